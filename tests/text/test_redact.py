@@ -115,6 +115,32 @@ KNOWN: dict[str, tuple[str, str]] = {
     "tailscale": ("tailscale-key", "tsk" + "ey-auth-" + made(ALNUM, 30)),
     "heroku new": ("heroku-key", "HR" + "KU-" + made(URL64, 60)),
     "bcrypt hash": ("password-hash", "$2" + "b$12$" + made(ALNUM + "./", 53)),
+    "twitch": ("twitch-key", "oau" + "th:" + made(LOWER + DIGITS, 30)),
+    "spaces": ("digitalocean-key", "DO" + "00" + made(UPPER + DIGITS, 16)),
+    "grafana legacy": ("grafana-token", "eyJr" + "Ijoi" + made(ALNUM, 80)),
+    "riot": ("riot-key", "RGA" + "PI-0dd1cbb4-45fe-4f5a-9a5b-" + made(HEX, 12)),
+    "wakatime": ("wakatime-key", "wak" + "a_0dd1cbb4-45fe-4f5a-9a5b-" + made(HEX, 12)),
+    "helicone": ("helicone-key", "sk-hel" + "icone-" + made(LOWER, 7) + "-" + made(LOWER, 7)),
+    "chromatic": ("chromatic-token", "ch" + "pt_" + made(HEX, 15)),
+    "scaleway": ("scaleway-key", "SC" + "W" + made(UPPER + DIGITS, 17)),
+    "infura": ("infura-key", "infura" + ".io/v3/" + made(HEX, 32)),
+    "convex": ("convex-key", "pro" + "d:happy-fox-123|eyJ2" + made(BASE64, 60)),
+    "yandex": ("yandex-key", "Y" + "C" + made(URL64, 38)),
+    "slack workflow": ("slack-token", "xw" + "fp-" + made(ALNUM, 40)),
+    "databricks service": ("databricks-token", "do" + "se" + made(HEX, 32)),
+    "aiven": ("aiven-password", "AV" + "NS_" + made(URL64, 19)),
+    "vercel": ("vercel-token", "vc" + "p_" + made(ALNUM, 56)),
+    "trello": ("trello-token", "AT" + "TA" + made(HEX, 64)),
+    "stripe intent": (
+        "stripe-key",
+        "pi_" + made(ALNUM, 24) + "_sec" + "ret_" + made(ALNUM, 25),
+    ),
+    "azure ai": ("azure-key", made(ALNUM, 52) + "JQQ" + "J99BFACYeBjFXJ3w3AAAAACOGab12"),
+    "other sk": ("openai-key", "sk" + "-hc-v1-" + made(HEX, 64)),
+    "docker swarm": (
+        "docker-token",
+        "SWM" + "TKN-1-" + made(LOWER + DIGITS, 50) + "-" + made(LOWER + DIGITS, 25),
+    ),
     "jwt": ("jwt", jwt()),
     "jwt cut off": ("jwt", jwt()[:70]),
 }
@@ -623,6 +649,6 @@ def test_importing_compiles_no_pattern() -> None:
     code = (
         "from ralph.text import redact, secrets\n"
         "assert secrets.compiled.cache_info().currsize == 0\n"
-        "assert redact._table.cache_info().currsize == 0\n"
+        "assert redact._tables.cache_info().currsize == 0\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from functools import cache
-from itertools import groupby
+from functools import cache, partial
+from itertools import accumulate, groupby
 from operator import itemgetter
 from typing import Final
 
@@ -52,25 +52,25 @@ def _found(text: str, pattern: re.Pattern[str], kind: str) -> Iterator[Span]:
 
 def _flags(text: str, lowered: str) -> Iterator[Span]:
     """Yield the values of flags such as `-p` after a tool that takes a password there."""
-    start = 0
-    for separator in compiled(r"(?<!\\)\n|[;|&]|\Z").finditer(lowered):
-        end = separator.start()
-        if " -" in text[start:end]:
-            yield from _flags_of_command(text, lowered, start, end)
-        start = separator.end()
-
-
-def _flags_of_command(text: str, lowered: str, start: int, end: int) -> Iterator[Span]:
-    # Tools are sought once for a command, not once for a flag: a text may be made of flags.
-    command = lowered[start:end]
-    tools = cache(lambda pattern: _tools(command, pattern, start))
-    for match in compiled(_FLAG).finditer(text, start, end):
+    separator = compiled(r"(?<!\\)\n|[;|&]")
+    start = end = 0
+    tools: dict[str, list[tuple[int, bool]]] = {}
+    for match in compiled(_FLAG).finditer(text):
+        if match.start() >= end:
+            start = max(end, match.start() - _FLAG_REACH)
+            for found in separator.finditer(lowered, start, match.start()):
+                start = found.end()
+            following = separator.search(lowered, match.start())
+            end = following.start() if following else len(text)
+            # Tools are sought once for a command, not once for a flag: a text may be all flags.
+            tools = {}
         for letters, before, pattern in secrets.rows("tools"):
             if match[1] not in letters:
                 continue
-            near = bisect_left(tools(pattern), (match.start() - _FLAG_REACH, False))
-            tool = tools(pattern)[near] if near < len(tools(pattern)) else (end, False)
-            position, glued = tool
+            if pattern not in tools:
+                tools[pattern] = list(_tools(lowered[start:end], pattern, start))
+            place = bisect_left(tools[pattern], (match.start() - _FLAG_REACH, False))
+            position, glued = [*tools[pattern][place : place + 1], (end, False)][0]
             if position >= match.start() or (match[2] and glued):
                 continue
             stop = match[3] or r"\s'\"|;&"
@@ -80,10 +80,11 @@ def _flags_of_command(text: str, lowered: str, start: int, end: int) -> Iterator
                 break
 
 
-def _tools(command: str, pattern: str, start: int) -> list[tuple[int, bool]]:
-    """Return where these tools are called, and whether they take a password only glued to `-p`."""
-    calls = compiled(rf"(?:^|[\s/\\(\"'`$])(?P<tool>{pattern})(?=\s|\Z)").finditer(command)
-    return [(start + call.start("tool"), call["tool"].startswith(_GLUED)) for call in calls]
+def _tools(command: str, pattern: str, start: int) -> Iterator[tuple[int, bool]]:
+    """Yield where these tools are called, and whether they take a password only glued to `-p`."""
+    calls = compiled(rf"(?:^|[\s/\\(\"'`$])(?P<tool>{pattern})(?=\s|\Z)")
+    for call in calls.finditer(command):
+        yield start + call.start("tool"), call["tool"].startswith(_GLUED)
 
 
 # Removing a secret gives its neighbors new edges, so the text between secrets is searched again.
@@ -140,12 +141,13 @@ def _spans(text: str) -> list[Span]:
     found: list[Span] = []
     # Nearly every shape is one long word, and ordinary text has few of those.
     words = [(word.start(), word[0]) for word in re.finditer(r"\S{20,}", text)]
-    doubtful = any(secrets.is_doubtful(word) for _, word in words)
-    for find in (_known, _encoded) if doubtful else (_known,):
-        found += _inside(words, find)
-    encoded = doubtful and any(
-        hint in word for _, word in words for hint in secrets.word_set("key hints")
-    )
+    doubtful = [word for word in words if secrets.is_doubtful(word[1])]
+    found += _known(words)
+    for row in secrets.rows("middle"):
+        if row[1] in text:
+            found += _inside(words, partial(_with_middle, row))
+    found += _inside(doubtful, _encoded)
+    encoded = any(hint in word for _, word in doubtful for hint in secrets.word_set("key hints"))
     found += [(*span, "private-key") for span in key_blocks(text, encoded=encoded)]
     if "://" in text and "@" in text:
         found += _urls(text)
@@ -153,7 +155,7 @@ def _spans(text: str) -> list[Span]:
     found += commands(text, lowered)
     found += named(text, lowered)
     if doubtful and not found:  # random-looking strings wait until the surer ones are gone
-        random = _inside(words, secrets.tokens)
+        random = _inside(doubtful, secrets.tokens)
         found += [span for span in random if not _is_public(text, *span[:2])]
     return _merged(found)
 
@@ -175,14 +177,21 @@ def _merged(found: list[Span]) -> list[Span]:
     return [(start, end, found[rank][2]) for start, end, rank in merged]
 
 
+_Beginnings = tuple[re.Pattern[str], dict[str, list[tuple[int, str, str]]]]
+
+
 @cache
-def _table() -> tuple[re.Pattern[str], dict[str, list[tuple[int, str, str, bool]]]]:
+def _tables() -> tuple[_Beginnings, _Beginnings]:
+    """Return the beginnings that count anywhere, and those that need a left edge."""
+    return _beginnings("shapes"), _beginnings("edged")
+
+
+def _beginnings(section: str) -> _Beginnings:
     """Return a pattern for all prefixes, and the shapes of each prefix, the longest first."""
-    shapes: dict[str, list[tuple[int, str, str, bool]]] = {}
-    for edged, rows in ((False, secrets.rows("shapes")), (True, secrets.rows("edged"))):
-        for kind, literals, tail in rows:
-            for literal in literals.split():
-                shapes.setdefault(literal, []).append((len(literal), kind, tail, edged))
+    shapes: dict[str, list[tuple[int, str, str]]] = {}
+    for kind, literals, tail in secrets.rows(section):
+        for literal in literals.split():
+            shapes.setdefault(literal, []).append((len(literal), kind, tail))
     # Text that begins with "sk_live_" may also be a shape of "sk_".
     found = {
         literal: [
@@ -190,7 +199,8 @@ def _table() -> tuple[re.Pattern[str], dict[str, list[tuple[int, str, str, bool]
         ]
         for literal in shapes
     }
-    return re.compile(_tree(sorted(found))), found
+    edge = secrets.pattern("edge").pattern if section == "edged" else ""
+    return compiled(f"{edge}(?P<beginning>{_tree(sorted(found))})"), found
 
 
 def _tree(literals: list[str]) -> str:
@@ -203,22 +213,28 @@ def _tree(literals: list[str]) -> str:
     return f"(?:{tree})?" if branches and "" in literals else tree
 
 
-def _known(word: str) -> Iterator[Span]:
-    hints, rows = _table()
-    at = 0
-    while hint := hints.search(word, at):
-        start, at = hint.start(), hint.start() + 1
-        for length, kind, tail, edged in rows[hint[0]]:
-            if edged and not secrets.pattern("edge").match(word, start):
-                continue
-            if whole := compiled(tail).match(word, start + length):
-                at = whole.end()
-                if len(set(whole[0])) > 3:  # "xxxx" and "...." are placeholders
-                    yield start, at, kind
-                break
-    for kind, middle, pattern in secrets.rows("middle"):
-        if middle in word:
-            yield from ((*match.span(), kind) for match in compiled(pattern).finditer(word))
+def _known(words: list[tuple[int, str]]) -> Iterator[Span]:
+    """Yield the shapes that begin with a literal; all words are searched at once, as lines."""
+    lines = "\n" + "\n".join(word for _, word in words)
+    ends = list(accumulate(len(word) + 1 for _, word in words))
+    for beginnings, shapes in _tables():
+        at = 0
+        while beginning := beginnings.search(lines, at):
+            start, at = beginning.start("beginning"), beginning.start() + 1
+            for length, kind, tail in shapes[beginning["beginning"]]:
+                if whole := compiled(tail).match(lines, start + length):
+                    at = whole.end()
+                    if len(set(whole[0])) > 3:  # "xxxx" and "...." are placeholders
+                        number = bisect_left(ends, start)
+                        shift = words[number][0] + len(words[number][1]) - ends[number]
+                        yield start + shift, at + shift, kind
+                    break
+
+
+def _with_middle(row: list[str], word: str) -> Iterator[Span]:
+    kind, middle, pattern = row
+    if middle in word:
+        yield from ((*match.span(), kind) for match in compiled(pattern).finditer(word))
 
 
 def _urls(text: str) -> Iterator[Span]:
