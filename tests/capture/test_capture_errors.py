@@ -306,6 +306,22 @@ def test_a_line_that_only_speaks_of_errors_is_none(line: str) -> None:
     assert errors_in(f"\n{line}\n", resolve, failed=False) == []
 
 
+def test_syntax_errors_of_one_file_are_one() -> None:
+    output = (
+        "app/a.go:3:1: expected statement, found '<<'\n"
+        "app/a.go:5:1: expected statement, found '=='\n"
+        "app/a.go:9:6: expected '(', found Total\n"
+        "app/b.go:2:1: expected '}', found 'EOF'\n"
+        "app/b.go:8:9: undefined: total\n"
+    )
+    found = errors_in(output, resolve, failed=True)
+    assert [(error.message, error.count) for error in found] == [
+        ("expected statement, found '<<'", 3),
+        ("expected '}', found 'EOF'", 1),
+        ("undefined: total", 1),
+    ]
+
+
 def test_a_long_output_is_read_where_it_begins_and_ends() -> None:
     filler = "nothing to see\n" * 40_000
     output = f"fatal: first\n{filler}fatal: last\n"

@@ -187,6 +187,9 @@ def _cause(error: ErrorSeen) -> str:
     if error.error_type == "lint" and (rule := pattern("rule").search(message)):
         words = message[: rule.start()].split()[:4] if rule.start() else message.split()[1:5]
         return f"{rule[0]} {' '.join(words)}"
+    is_syntax = error.error_type == "compile" and pattern("syntax").match(message)
+    if is_syntax and error.file_path:
+        return f"syntax of {error.file_path}"
     name, _, reason = message.partition(": ")
     if name == "command not found":
         return name  # a text with backticks, which the shell ran word by word
