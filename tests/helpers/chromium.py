@@ -75,7 +75,9 @@ class Chromium:
         }
         made = self._ask("POST", "/session", capabilities={"alwaysMatch": wanted})
         self._url = f"{driver}/session/{made['sessionId']}"
-        self._origin = ""
+        self._server = ""
+        # Where the page is on that server: it is bound to a path of its own.
+        self._root = ""
 
     def _ask(self, method: str, path: str, **body: Any) -> Any:
         data = json.dumps(body).encode() if method == "POST" else None
@@ -99,18 +101,19 @@ class Chromium:
 
     def enter(self, port: int, path: str) -> None:
         """Come in by the address that `ralph ui` opens."""
-        self._origin = f"http://127.0.0.1:{port}"
+        self._server = f"http://127.0.0.1:{port}"
+        self._root = self._server
         self.open(path)
-        self._origin += self.path.rstrip("/")
+        self._root += self.path.rstrip("/")
 
     def open(self, path: str) -> None:
         """Go to a page, and wait until it is loaded."""
-        self._ask("POST", "/url", url=self._origin + path)
+        self._ask("POST", "/url", url=self._root + path)
 
     @property
     def path(self) -> str:
         """The path and question of the page it is on."""
-        return str(self._ask("GET", "/url")).removeprefix(self._origin)
+        return str(self._ask("GET", "/url")).removeprefix(self._root)
 
     # -- what it shows
 
@@ -132,9 +135,9 @@ class Chromium:
         return [f"{one['level']}: {one['message']}" for one in found if one["level"] != "INFO"]
 
     def elsewhere(self) -> list[str]:
-        """What this page fetched that is not the page's own."""
+        """What this page fetched from anywhere but its own server."""
         code = "return performance.getEntriesByType('resource').map((one) => one.name)"
-        return [one for one in self.script(code) if not one.startswith(self._origin + "/")]
+        return [one for one in self.script(code) if not one.startswith(self._server + "/")]
 
     def wait(self, code: str, *values: Any) -> Any:
         """Wait until a piece of JavaScript returns something true, and return it."""
