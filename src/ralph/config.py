@@ -133,6 +133,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     hook_capture: bool = _switch("hooks save sessions")
     hook_inject: bool = _switch("hooks give the model relevant memories")
     hook_files: bool = _switch("tell what is known about a file when it is opened or changed")
+    hook_compaction: bool = _switch("tell again after a compaction what the summary may lack")
     hook_holds: bool = _switch("hold a command once that failed the same way in two sessions")
     hook_checks: bool = _switch("hold or ask about what a person's approved rules forbid")
     hook_holds_unattended: bool = _trusted(

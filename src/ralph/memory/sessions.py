@@ -126,7 +126,7 @@ def conversations_of(
             project=project,
             created=some[0].captured.started_at,
         )
-        exchanges = [_exchange(conversation.id, one) for one in some]
+        exchanges = [exchange_of(conversation.id, one) for one in some]
         keys = {one.key for one in some}
         nothing = [exchange_id(conversation.id, key) for key in no_prompts if key not in keys]
         anchors = {
@@ -139,7 +139,8 @@ def conversations_of(
     return found
 
 
-def _exchange(conversation: str, seen: SessionExchange) -> Exchange:
+def exchange_of(conversation: str, seen: SessionExchange) -> Exchange:
+    """Return a part of a session as it is saved."""
     captured = seen.captured
     return Exchange(
         id=exchange_id(conversation, seen.key),

@@ -20,6 +20,7 @@ from ralph.text.tokens import estimate_tokens, first_tokens
 
 if TYPE_CHECKING:
     from ralph.memory.brief import Brief, FeatureNow, PastSession
+    from ralph.memory.compaction import CommandResult, SessionSoFar
     from ralph.memory.lessons import RepeatedError
     from ralph.memory.spoken_rules import PersonsWords
     from ralph.memory.working_commands import KnownCommand
@@ -411,6 +412,47 @@ def brief_text(now: Brief, bounds: TextBounds) -> str:
         ("Learned from earlier iterations, to be verified:", first.learnings if first else ()),
     ]
     return framed("brief", parts, bounds)
+
+
+def compacted_text(so_far: SessionSoFar, now: Brief, bounds: TextBounds) -> tuple[str, list[str]]:
+    """Return what a compacted session should know again, and the records that it shows."""
+    own = set(so_far.rules)
+    rules = [one for one in now.rules if one.text not in own]
+    parts = [
+        (
+            "What the person decided, in their words:",
+            [
+                *(f'- "{one_line(rule, _NOTE_CHARS)}"' for rule in so_far.rules),
+                *(_brief_words(one) for one in rules),
+            ],
+        ),
+        ("Commands of this session, with their last result:", _results(so_far.commands)),
+        ("Files changed in this session:", _file_lines(so_far.files)),
+        (
+            "Open ends:",
+            [
+                *(f'- "{one_line(end, _NOTE_CHARS)}"' for end in so_far.open_ends),
+                *(_brief_words(one) for one in now.put_off),
+            ],
+        ),
+        ("Commands that passed here last:", _brief_commands(now.commands)),
+    ]
+    text = framed("compacted", parts, bounds)
+    return text, [one.id for one in rules if one.id and _brief_words(one) in text]
+
+
+def _results(commands: Sequence[CommandResult]) -> list[str]:
+    lines: list[str] = []
+    for one in commands:
+        line = f"- {_code(one.command)} {'passed' if one.passed else 'failed'}"
+        if one.error:
+            line += f": {one_line(one.error, _MISTAKE_CHARS)}"
+        lines.append(line)
+    return lines
+
+
+def _file_lines(paths: Sequence[str]) -> list[str]:
+    return [f"- {', '.join(map(one_line, paths))}"] if paths else []
 
 
 def brief_ids(now: Brief, text: str) -> list[str]:

@@ -31,6 +31,7 @@ _OWN_STATE = ("focus.json", "inbox.json")
 
 # The sources of a session whose model has what was said in it before.
 _CONTINUED = ("resume", "fork")
+_COMPACTED = "compact"
 
 
 class StoredBrief(NamedTuple):
@@ -56,6 +57,10 @@ def answer_start(call: HookCall) -> str:
         from ralph.doors.hooks.session_end import recover
 
         recover(call, due)
+    if call.text("source") == _COMPACTED:
+        from ralph.doors.hooks.compaction import text_after_compaction
+
+        return text_after_compaction(call)
     brief = _stored_brief(call) or _make_brief(call)
     if brief.text and call.text("source") in _CONTINUED:
         brief = _without_own(call, brief)
