@@ -213,11 +213,14 @@ def _decision_line(decision: Decision) -> str:
 
 def _fix_lines(errors: Sequence[ErrorSeen], asked: Set[str], subject: Set[str]) -> list[str]:
     """Return the solved error that has most to do with the question or the record's subject."""
-    common = set(tokens(" ".join(word_set("common in errors"))))
+    common = set(tokens(" ".join(word_set("common in errors") | word_set("kinds of errors"))))
 
     def shared(error: ErrorSeen) -> tuple[int, int]:
-        words = set(tokens(error.message)) - common
-        return len(words & asked), len(words & subject)
+        words = set(tokens(error.message))
+        # Words that many errors have count only for a question that repeats the message.
+        if 2 * len(words & asked) < len(words):
+            words -= common
+        return len(words & asked), len(words & subject - common)
 
     related = [one for one in errors if one.resolution and any(shared(one))]
     related.sort(key=shared, reverse=True)

@@ -117,6 +117,25 @@ def test_an_unrelated_error_of_the_same_exchange_is_not_told(project: Path, tmp_
     assert "Error: unrecognized subcommand 'bun' Fix:" in bun
 
 
+def test_a_word_of_many_errors_does_not_bring_an_error_to_a_prompt_on_something_else(
+    project: Path, tmp_path: Path
+) -> None:
+    earlier = Session(project, tmp_path)
+    earlier.prompts("Add a retry to the invoice mailer")
+    earlier.runs("pytest", "ModuleNotFoundError: No module named 'yaml'", failed=True)
+    earlier.runs("pip install pyyaml", "installed")
+    earlier.runs("pytest", "12 passed")
+    earlier.says("The mailer retries three times with a backoff.")
+    earlier.hook("stop")
+
+    invoices = prompted(project, tmp_path, "Add a module for invoices to the mailer")
+    yaml = prompted(project, tmp_path, "invoice mailer: No module named 'yaml'")
+
+    assert "The mailer retries three times" in invoices
+    assert "yaml" not in invoices
+    assert "No module named 'yaml' Fix:" in yaml
+
+
 def test_a_session_starts_with_the_verdicts_of_the_last_one(project: Path, tmp_path: Path) -> None:
     earlier = Session(project, tmp_path)
     earlier.prompts("Run the release pipeline for v2")
