@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ralph import Iteration, open_ralph
 from ralph.memory.ralph import Ralph
 from ralph.recall import Hit
+from ralph.recall.score import relevance
 from ralph.recall.telling import worth_telling
 from ralph.records.conversation import (
     Conversation,
@@ -201,6 +202,56 @@ def test_a_record_is_as_relevant_in_its_folder_as_everywhere(tmp_path: Path) -> 
         everywhere = {hit.id: hit.score for hit in shop.search(QUESTION, everywhere=True)}
     assert len(everywhere) > 1
     assert everywhere[here.id] == here.score
+
+
+def test_records_that_share_no_word_with_the_question_change_nothing(ralph: Ralph) -> None:
+    ralph.remember(PRICES)
+    [alone] = ralph.search(QUESTION)
+    for n in range(300):
+        ralph.remember(f"{UNRELATED[n % len(UNRELATED)]} Ticket {n}.")
+    [among] = ralph.search(QUESTION)
+    assert alone.parts
+    assert among.parts
+    assert among.parts.answered == alone.parts.answered
+    assert among.score == pytest.approx(alone.score, abs=0.03)
+
+
+def test_a_better_answer_hides_none_that_answers_too(ralph: Ralph) -> None:
+    hold(ralph, "decision", (CSV, "Understood."))
+    assert [text_of(hit) for hit in ralph.search("csv encoding")] == [CSV]
+    hold(
+        ralph, "asked", (CSV_QUESTION, "UTF-8 with a BOM, because accounting opens them in Excel.")
+    )
+    assert [text_of(hit) for hit in ralph.search("csv encoding")] == [CSV_QUESTION, CSV]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    own=st.floats(0.0, 1.0),
+    surer=st.floats(0.0, 1.0),
+    share=st.floats(0.01, 1.0),
+    nearer=st.floats(0.01, 1.0),
+)
+def test_relevance_rises_with_evidence_and_with_the_share_of_the_best(
+    own: float, surer: float, share: float, nearer: float
+) -> None:
+    own, surer = sorted((own, surer))
+    share, nearer = sorted((share, nearer))
+    assert relevance(own, share) <= relevance(surer, share) <= relevance(surer, nearer)
+    # The surer a hit is by itself, the less a better one takes from it.
+    if own > 0.0:
+        kept = relevance(own, share) / relevance(own, 1.0)
+        assert kept <= relevance(surer, share) / relevance(surer, 1.0) + 1e-9
+
+
+@pytest.mark.parametrize("answer", ["I do not know.", "I don't know.", "No idea.", ""])
+def test_a_question_without_an_answer_is_not_shown_when_it_is_asked_again(
+    ralph: Ralph, answer: str
+) -> None:
+    question = "How did we fix the timeout issue?"
+    hold(ralph, "asked", (question, answer))
+    assert ralph.search(question) == []
+    assert ralph.search("how was the timeout fixed?") == []
 
 
 def test_ten_conversations_about_a_subject_are_told_no_worse_than_one(ralph: Ralph) -> None:

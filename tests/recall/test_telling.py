@@ -31,9 +31,9 @@ def test_a_hit_far_behind_the_best_is_not_told() -> None:
     assert names(worth_telling(hits, conversations=3)) == ["best", "near"]
 
 
-def test_a_hit_that_surely_answers_is_told_however_good_the_best_is() -> None:
-    hits = [hit("best", 0.95), hit("sure", 0.60, alone=0.98), hit("likely", 0.60, alone=0.90)]
-    assert names(worth_telling(hits, conversations=3)) == ["best", "sure"]
+def test_a_hit_that_would_be_told_alone_is_told_however_good_the_best_is() -> None:
+    hits = [hit("best", 0.95), hit("answers", 0.60, alone=0.80), hit("not", 0.60, alone=0.79)]
+    assert names(worth_telling(hits, conversations=3, bar=0.80)) == ["best", "answers"]
 
 
 def test_no_more_are_told_than_there_is_room_for() -> None:

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from ralph.recall import Relevance
 from ralph.text.rarity import is_chatter, usual_rarity
-from ralph.text.tokens import PassageWords, spellings
+from ralph.text.tokens import PassageWords
 
 # A hit is possibly relevant from the floor on. Where nobody asked for it, it must be a little more.
 # A list that is answered this surely is told unasked.
@@ -73,7 +73,7 @@ class Evidence(msgspec.Struct, frozen=True):
     adds: float = 1.0
 
 
-class Asked(msgspec.Struct, frozen=True):
+class Asked(msgspec.Struct, dict=True, frozen=True):
     """The words of a question with how much each says, and the weight of the days it names."""
 
     rarities: dict[str, float]
@@ -84,40 +84,52 @@ class Asked(msgspec.Struct, frozen=True):
         """Weigh the words by how rare they are in general."""
         return cls({token: usual_rarity(token) for token in tokens}, time_weight)
 
-    @property
+    @functools.cached_property
     def is_empty(self) -> bool:
         """Whether the question says nothing about a subject ("yes", "commit and push")."""
         return not self.time_weight and not self._subjects
 
-    @property
+    @functools.cached_property
     def pointed(self) -> float:
         """How much the question says, 0-1: a word or two that everybody uses say little."""
-        nats = sum(self.rarities.values()) + self.time_weight
         enough = _POINTED_NATS if self._subjects > 1 else _POINTED_WORD_NATS
-        return min(1.0, nats / enough)
+        return min(1.0, self._nats / enough)
 
-    @property
+    @functools.cached_property
+    def _nats(self) -> float:
+        """How much all words and days say."""
+        return sum(self.rarities.values()) + self.time_weight
+
+    @functools.cached_property
     def _subjects(self) -> int:
         """The number of words that say something about a subject."""
         return sum(not is_chatter(token) for token in self.rarities)
+
+    @functools.cached_property
+    def _needles(self) -> list[tuple[str, str, float]]:
+        """Each word as it stands in a padded text, the word, and how much it says."""
+        return [(f" {token} ", token, nats) for token, nats in self.rarities.items()]
 
     def weigh(
         self, passage: PassageWords, *, cosine: float | None, in_time: bool, adds: float
     ) -> Evidence:
         """Return the evidence for one passage. A time that was named counts like one more word."""
         text = passage.padded
-        matched = tuple([token for token in self.rarities if f" {token} " in text])
-        weight = sum([self.rarities[token] for token in matched])
-        missing = max(
-            [nats for token, nats in self.rarities.items() if token not in matched], default=0.0
-        )
+        matched: list[str] = []
+        weight = 0.0
+        missing = 0.0
+        for needle, token, nats in self._needles:
+            if needle in text:
+                matched.append(token)
+                weight += nats
+            elif nats > missing:
+                missing = nats
         if in_time:
             weight += self.time_weight
         else:
             missing = max(missing, self.time_weight)
-        total = sum(self.rarities.values()) + self.time_weight
-        coverage = weight / total if total else 0.0
-        return Evidence(matched, len(self.rarities), coverage, weight, missing, cosine, adds)
+        coverage = weight / self._nats if self._nats else 0.0
+        return Evidence(tuple(matched), len(self.rarities), coverage, weight, missing, cosine, adds)
 
 
 def new_nats(question: str, answer: str) -> float:
@@ -183,10 +195,10 @@ _TALK = Fit(-1.75, 1.3, 2.2, -0.15, -0.9)
 _RECORD = Fit(-2.5, 2.2, 2.6, -0.15, -0.9)
 # For searches without vectors.
 _BY_WORDS = Fit(-2.2, 0.0, 3.4, -0.15, -0.9)
-# A large memory has more passages that fit by chance: what each e-fold of passages costs, from
-# this many on.
-_SIZE = -0.4
-_SMALL = 100
+# Where many passages have a word of the question, more of them fit by chance: what each e-fold of
+# them costs, from this many on.
+_CROWD = -0.5
+_FEW = 30
 
 
 def nearness(evidence: Evidence, embedder: str | None) -> float:
@@ -197,12 +209,11 @@ def nearness(evidence: Evidence, embedder: str | None) -> float:
     return max(0.0, (evidence.cosine - unrelated) / (related - unrelated))
 
 
-def own_relevance(
-    evidence: Evidence, embedder: str | None, *, talk: bool, passages: int = 0
-) -> float:
+def own_relevance(evidence: Evidence, embedder: str | None, *, talk: bool, crowd: int = 0) -> float:
     """Return how likely a passage is about the question, from its own evidence alone.
 
-    `talk`: it is an exchange. `passages`: how many the memory has.
+    `talk`: it is an exchange. `crowd`: how many passages of its memory have the question's most
+    frequent word. Records without a word of the question change nothing.
     """
     if not evidence.weight and not nearness(evidence, embedder):
         return 0.0  # it shares no word, and its meaning is no nearer than that of any text
@@ -212,8 +223,8 @@ def own_relevance(
         fit = _TALK
     else:
         fit = _RECORD
-    size = _SIZE * math.log(max(passages, _SMALL) / _SMALL)
-    return _probability(fit.odds(evidence, embedder) + size) * evidence.adds
+    by_chance = _CROWD * math.log(max(crowd, _FEW) / _FEW)
+    return _probability(fit.odds(evidence, embedder) + by_chance) * evidence.adds
 
 
 @functools.cache
@@ -236,17 +247,20 @@ _SPREAD = 0.5
 _SHIFT = 0.9
 _AGAINST = 2.0
 _SHARE_POWER = 0.6
+# The surer an exchange is by itself, the less a better one makes it look worse.
+_SHARE_POWER_IF_UNSURE = 0.8
 
 
-def relevance(own: float, share: float) -> float:
+def relevance(own: float, share: float, *, sure: float | None = None) -> float:
     """Return how relevant a hit is: by its own evidence, scaled by `share`, its value as a share of
-    the best hit's."""
+    the best hit's. `sure`: how sure an exchange is by itself, and by what it adds."""
     if own <= 0.0:
         return 0.0
     odds = _SPREAD * _odds(own) + _SHIFT
     if odds < 0.0:
         odds *= _AGAINST
-    return _probability(odds) * most_relevance(share)
+    power = _SHARE_POWER if sure is None else _SHARE_POWER_IF_UNSURE * (1.0 - sure)
+    return _probability(odds) * math.pow(share, power)
 
 
 def talk_relevance(value: float) -> float:
@@ -255,11 +269,6 @@ def talk_relevance(value: float) -> float:
         return FLOOR * math.pow(value / FLOOR, _BELOW_FLOOR)
     above = (value - FLOOR) / (1.0 - FLOOR)
     return FLOOR + (1.0 - FLOOR) * math.pow(above, _ABOVE_FLOOR)
-
-
-def most_relevance(share: float) -> float:
-    """Return how relevant a hit is at most, before its own evidence is weighed."""
-    return math.pow(share, _SHARE_POWER)
 
 
 # Whether the answer is somewhere among the hits, from the odds of the best one, and what the best
@@ -309,12 +318,11 @@ def relevance_word(value: float) -> Relevance | None:
     return "relevant" if value >= RELEVANT else "possibly"
 
 
-def why(evidence: Evidence, question: str = "") -> str:
+def why(evidence: Evidence, matched: Sequence[str]) -> str:
     """Return one line for people: which words matched, spelled as in the question, and how near."""
-    written = spellings(question)
-    matched = ", ".join(written.get(token, token) for token in evidence.matched[:_SHOWN_WORDS])
-    if len(evidence.matched) > _SHOWN_WORDS:
-        matched += ", ..."
-    counted = f"({len(evidence.matched)} of {evidence.asked})"
-    words = f"words: {matched} {counted}" if matched else "words: none"
+    shown = ", ".join(matched[:_SHOWN_WORDS])
+    if len(matched) > _SHOWN_WORDS:
+        shown += ", ..."
+    counted = f"({len(matched)} of {evidence.asked})"
+    words = f"words: {shown} {counted}" if matched else "words: none"
     return words if evidence.cosine is None else f"{words}; meaning {evidence.cosine:.2f}"

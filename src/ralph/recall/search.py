@@ -10,6 +10,7 @@ record has the same relevance whatever else is searched with it.
 
 from __future__ import annotations
 
+import bisect
 import functools
 import itertools
 import math
@@ -24,11 +25,11 @@ from ralph.index import Collection, Cut, IndexView, NearPassages, Only, fits
 from ralph.recall import KINDS, WRITTEN, Hit, Parts, Twins
 from ralph.recall.score import (
     ENOUGH_NEW_NATS,
+    FLOOR,
     Asked,
     Evidence,
     answered_by,
     best_two,
-    most_relevance,
     new_nats,
     own_relevance,
     relevance,
@@ -127,12 +128,14 @@ class Candidate(msgspec.Struct, dict=True, eq=False):
     in_time: bool = False
     rating: int = 0
     home: str = ""
-    # What it needs to tell its relevance: the question, the size of its memory, its value as a
-    # share of the best one, how likely the list answers, and a relevance that needs no evidence.
+    # What it needs to tell its relevance: the question, how many passages have its most frequent
+    # word, what it adds and whether it may repeat the question, its value as a share of the best
+    # one, how likely the list answers, and a relevance that needs no evidence.
     asked: Asked = Asked({})
     embedder: str | None = None
-    passages: int = 0
+    crowd: int = 0
     adds: float = 1.0
+    may_repeat: bool = False
     share: float = 1.0
     answered: float = 0.0
     fixed: float | None = None
@@ -146,7 +149,8 @@ class Candidate(msgspec.Struct, dict=True, eq=False):
     @functools.cached_property
     def evidence(self) -> Evidence:
         """What speaks for it; most candidates are never shown, so it is weighed when needed."""
-        return self.asked.weigh(self.text, cosine=self.cosine, in_time=self.in_time, adds=self.adds)
+        adds = 1.0 if self.may_repeat else self.adds
+        return self.asked.weigh(self.text, cosine=self.cosine, in_time=self.in_time, adds=adds)
 
     @functools.cached_property
     def own(self) -> float:
@@ -157,7 +161,7 @@ class Candidate(msgspec.Struct, dict=True, eq=False):
             self.evidence,
             self.embedder,
             talk=self.record.kind == EXCHANGE,
-            passages=self.passages,
+            crowd=self.crowd,
         )
 
     @functools.cached_property
@@ -165,14 +169,11 @@ class Candidate(msgspec.Struct, dict=True, eq=False):
         """How relevant it is, compared with the others of its memory."""
         if self.fixed is not None:
             return self.fixed
-        value = relevance(self.own, self.share)
-        return talk_relevance(value) if self.record.kind in _TALK else value
-
-    @property
-    def most_relevance(self) -> float:
-        """How relevant it is at most; cheaper, because it needs no evidence."""
-        value = most_relevance(self.share)
-        return talk_relevance(value) if self.record.kind in _TALK else value
+        if self.record.kind not in _TALK:
+            return min(relevance(self.own, self.share), self.evidence.adds)
+        value = relevance(self.own, self.share, sure=self.own * self.adds)
+        # It is no more relevant than what it adds.
+        return talk_relevance(min(value, self.evidence.adds))
 
     @property
     def alone(self) -> float:
@@ -393,15 +394,12 @@ def conclude(
     if question.lists_days:
         order = sorted(every, key=lambda one: one.record.at, reverse=True)
     else:
-        order = _merged(judged, question.min_score)
+        order = _merged(judged)
     answered = max([candidate.answered for candidate in every], default=0.0)
     chosen = _choose(order, question, fits)
-    words = [candidate.words for candidate in every]
-    cosines = [one.cosine for one in every if one.cosine is not None]
-    hits: list[Hit] = []
-    for candidate, like in chosen:
-        hits.append(_hit(candidate, like, question, answered, words, cosines))
-    return hits
+    words = sorted([candidate.words for candidate in every])
+    cosines = sorted([one.cosine for one in every if one.cosine is not None])
+    return [_hit(candidate, like, question, answered, words, cosines) for candidate, like in chosen]
 
 
 def judge(question: Question, part: Found) -> list[Candidate]:
@@ -429,12 +427,12 @@ def _judge_relevance(
     # Words may ask for a question of the past. It ranks after what answers it, but it is relevant.
     only_words = not is_question(question.text)
     best_value = max([one.value for one in candidates], default=0.0) or 1.0
+    crowd = max([part.frequencies[token] for token in part.asked], default=0)
     for one in candidates:
         one.asked = asked
         one.embedder = part.embedder
-        one.passages = part.count
-        if only_words:
-            one.adds = 1.0
+        one.crowd = crowd
+        one.may_repeat = only_words
         one.share = one.value / best_value
     judged = candidates[: question.limit + _SPARE]
     best, second = best_two((one.own, one.conversation) for one in judged)
@@ -553,23 +551,9 @@ def _best_passages(candidates: Sequence[Candidate]) -> list[Candidate]:
     return list(best.values())
 
 
-def _that_may_reach(min_score: float, candidates: list[Candidate]) -> list[Candidate]:
-    """Return the candidates up to the last one that may reach this score.
-
-    The others need no evidence, which takes long to weigh. Those before the last one are needed to
-    order the memories.
-    """
-    for end in range(len(candidates), 0, -1):
-        one = candidates[end - 1]
-        if round(one.most_relevance, 4) >= min_score:
-            return candidates[:end]
-    return []
-
-
-def _merged(judged: Sequence[list[Candidate]], min_score: float) -> list[Candidate]:
-    """Merge the memories by relevance; each keeps its own order. Leave out what cannot reach this
-    score."""
-    filled = [_that_may_reach(min_score, candidates) for candidates in judged if candidates]
+def _merged(judged: Sequence[list[Candidate]]) -> list[Candidate]:
+    """Merge the memories by relevance; each keeps its own order."""
+    filled = [candidates for candidates in judged if candidates]
     if len(filled) == 1:
         return filled[0]
     ranked: list[tuple[float, int, str, Candidate]] = []
@@ -592,9 +576,12 @@ def _choose(
 ) -> list[Folded]:
     """Return the candidates to show, near-twins folded into the first of them.
 
-    If the question wants them spread, the best hit of each conversation comes before further hits
-    from the same one, so the limit counts conversations.
+    What is doubtful comes last, so it takes no place from what is relevant. If the question wants
+    them spread, the best hit of each conversation comes before further hits from the same one, so
+    the limit counts conversations.
     """
+    if question.min_score < FLOOR:
+        order = sorted(order, key=lambda one: round(one.relevance, 4) < FLOOR)
     twins = Twins()
     chosen: list[Candidate] = []
     first: list[int] = []
@@ -627,17 +614,20 @@ def _hit(
     words: Sequence[float],
     cosines: Sequence[float],
 ) -> Hit:
+    """Return the hit; `words` and `cosines` are those of all candidates, the smallest first."""
     evidence = candidate.evidence
     score = round(candidate.relevance, 4)
     written = spellings(question.text)
+    matched = tuple([written.get(token, token) for token in evidence.matched])
+    cosine = candidate.cosine
     parts = Parts(
-        words=round(candidate.words / (max(words) or 1.0), 4),
+        words=round(candidate.words / (words[-1] or 1.0), 4),
         words_rank=_rank(words, candidate.words) if candidate.words else None,
-        matched=tuple(written.get(token, token) for token in evidence.matched),
+        matched=matched,
         asked=evidence.asked,
         coverage=round(evidence.coverage, 4),
-        meaning=None if candidate.cosine is None else round(candidate.cosine, 4),
-        meaning_rank=None if candidate.cosine is None else _rank(cosines, candidate.cosine),
+        meaning=None if cosine is None else round(cosine, 4),
+        meaning_rank=None if cosine is None else _rank(cosines, cosine),
         mixed=round(candidate.value, 4),
         adds=round(evidence.adds, 4),
         score=score,
@@ -650,12 +640,12 @@ def _hit(
         candidate.hit,
         score=score,
         relevance=relevance_word(score),
-        why=why(evidence, question.text),
+        why=why(evidence, matched),
         parts=parts,
         like=like,
     )
 
 
 def _rank(values: Sequence[float], value: float) -> int:
-    """Return the rank of a value, 1 for the best; equal values have the same rank."""
-    return 1 + sum(1 for other in values if other > value)
+    """Return the rank of one of these sorted values, 1 for the largest; equal ones share it."""
+    return 1 + len(values) - bisect.bisect_right(values, value)

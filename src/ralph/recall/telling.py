@@ -14,9 +14,7 @@ from ralph.records.conversation import SUMMARY, Exchange
 
 # How relevant a conversation must be compared with the best one: next to a good answer, weak ones
 # only distract.
-_BESIDE_THE_BEST = 0.75
-# A hit that answers so surely by itself is told beside any other.
-_SURE = 0.97
+_BESIDE_THE_BEST = 0.85
 
 
 def conversation_of(hit: Hit) -> str:
@@ -49,9 +47,8 @@ def worth_telling(
 
     At most `each` hits from one conversation, and at most this many `conversations`; a record that
     belongs to none counts as one. `bar`: how likely an answer must be. A conversation is told for a
-    relevant hit that surely answers by itself, or has at least the share `beside` of the best
-    one's relevance. Further hits from it need only reach the floor. Without a bar, every
-    hit may be told.
+    relevant hit that would be told alone, or has at least the share `beside` of the best one's
+    relevance. Further hits from it need only reach the floor. Without a bar, every hit may be told.
     """
     if answered(hits) < bar:
         return []
@@ -66,8 +63,8 @@ def worth_telling(
             if score >= floor and len(chosen[name]) < each:
                 chosen[name].append(hit)
             continue
-        is_sure = hit.parts is not None and hit.parts.alone >= _SURE
-        fits = is_sure or not bar or score >= beside * best
+        alone = hit.parts.alone if hit.parts else 0.0
+        fits = alone >= bar or score >= beside * best
         if score >= least and fits and len(chosen) < conversations:
             chosen[name] = [hit]
     return [hit for group in chosen.values() for hit in group]

@@ -195,6 +195,11 @@ def tokens(text: str) -> list[str]:
 
 def query_tokens(text: str) -> list[str]:
     """Return the tokens of a question, each once; stop words only if there is nothing else."""
+    return list(_query_tokens(text))
+
+
+@functools.lru_cache(maxsize=8)  # every memory of a search asks for them
+def _query_tokens(text: str) -> tuple[str, ...]:
     chunks = _chunks(text)
     found: dict[str, None] = {}
     for chunk in chunks:
@@ -204,7 +209,7 @@ def query_tokens(text: str) -> list[str]:
     if not found:
         words = (chunk.partition("'")[0].strip("_").lower() for chunk in chunks)
         found = dict.fromkeys(word for word in words if word)
-    return list(found)
+    return tuple(found)
 
 
 @functools.lru_cache(maxsize=8)  # called for every hit of the same question
