@@ -11,8 +11,9 @@ import pytest
 from commanding import Line
 from importing import Kept, import_sessions, write
 
-from ralph.capture.lines import SessionStart
+from ralph.capture.lines import SessionHead, SessionStart
 from ralph.clients import BY_SOURCE
+from ralph.clients.claude_code_sessions import Exchanges
 from ralph.clients.codex_sessions import Rollout, rollout_head
 from ralph.clients.drift import drift_text, drift_told, save_counts, short_version
 
@@ -49,6 +50,21 @@ def test_nothing_of_a_recorded_session_of_codex_is_unknown(name: str) -> None:
     assert (
         drift_text("codex", "", {name: 1000 * count for name, count in reading.met.items()}) == ""
     )
+
+
+def test_nothing_of_a_recorded_session_of_the_newest_claude_code_is_unknown() -> None:
+    content = (places.FIXTURES / "claude_code" / "transcript_newest.jsonl").read_bytes()
+    reading = Exchanges(SessionStart(head=SessionHead(version="2.1.328")))
+    exchanges = [one for line in content.splitlines(keepends=True) for one in reading.feed(line)]
+    [exchange] = [*exchanges, *reading.rest()]
+    assert exchange.user == "Let people download their articles."
+    [error] = exchange.captured.errors
+    assert (error.message, bool(error.resolution)) == (
+        "No rule to make target 'export'.  Stop.",
+        True,
+    )
+    met = {name: 1000 * count for name, count in reading.met.items()}
+    assert drift_text("claude-code", "", met) == ""
 
 
 def test_a_notable_share_is_told_with_the_names_that_are_new() -> None:

@@ -130,6 +130,36 @@ def test_explicit_words_in_a_later_session_replace_a_rule(project: Path, tmp_pat
         assert [one.older for one in inbox(ralph) if one.older] == []
 
 
+PLAN = "Implement the following plan:\n\n# Fix how subcommands of the export skill are found"
+
+
+@pytest.mark.parametrize(
+    ("words", "is_disproved"),
+    [
+        ("it is not showing the subcommands of the export, make each a skill of its own", True),
+        ("read the files directly since the subcommand skills don't work", True),
+        ("the subcommands of the export skill show up now, commit it", False),
+        ("the login page still does not work", False),
+        ("# Plan: Subcommands of the export skill\n\n## Context\n\nThey don't show.", False),
+    ],
+)
+def test_a_plan_that_a_later_session_disproves_no_longer_holds(
+    project: Path, tmp_path: Path, words: str, is_disproved: bool
+) -> None:
+    for day, prompt in (("02", PLAN), ("03", words)):
+        session = Session(project, tmp_path, began=f"2026-11-{day}T10:00:00Z")
+        session.prompts(prompt)
+        session.says("Done, all subcommands of the export are found now.")
+        session.hook("stop", last_assistant_message="Done.")
+    with open_ralph(project) as ralph:
+        hits = [ralph.get(record) for record in read_replaced(ralph.project)]
+    assert [one.record.user.splitlines()[0] for one in hits] == [
+        "# Fix how subcommands of the export skill are found"
+    ] * is_disproved
+    plan = "Accepted plan: Fix how subcommands of the export skill are found"
+    assert [one.text for hit in hits for one in hit.replaced] == [plan] * is_disproved
+
+
 def test_a_contradiction_waits_in_the_inbox_until_the_person_decides(project: Path) -> None:
     with open_ralph(project) as ralph:
         old, _ = ralph.remember("Deploys go out on Fridays")

@@ -16,8 +16,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ralph import disk
+from ralph.capture.decisions import is_plan
 from ralph.capture.lasting import rule_name, rules_in
+from ralph.capture.rules import pattern
 from ralph.recall import Hit, Replacement
+from ralph.records.iteration import ACCEPTED_PLAN
 from ralph.text.sameness import compare, contradict, gist
 from ralph.text.tokens import tokens
 
@@ -30,6 +33,9 @@ _FILE = "replaced.json"
 _LARGEST_BYTES = 1_000_000
 _LEAST_SHARED = 2
 _MOST_STATEMENTS = 400
+_LONGEST_COMPLAINT = 600
+# A person speaks of what was done lately.
+_MOST_PLANS = 3
 _EXPLICIT = re.compile(
     r"(?i)\binstead\b|\bno longer\b|\bfrom now on\b|\bany ?more\b"
     r"|\b(?:switch(?:ed|ing)?|mov(?:e|ed|ing)|migrat(?:e|ed|ing)) (?:from \S+ )?to\b"
@@ -107,6 +113,30 @@ def replaced_by_words(said: Sequence[PersonsRule]) -> list[Replaced]:
     return found
 
 
+def disproved_plans(exchanges: Iterable[Exchange]) -> list[Replaced]:
+    """Return the accepted plans of which a person says in a later session that they failed.
+
+    Only the last few plans count, and only words that share the plan's subject.
+    """
+    found: list[Replaced] = []
+    plans: list[tuple[Exchange, str]] = []
+    for exchange in sorted(exchanges, key=lambda one: one.completed or one.started or ""):
+        complaint = "" if is_plan(exchange.user) else exchange.user[:_LONGEST_COMPLAINT]
+        if pattern("disproves").search(complaint):
+            words = set(tokens(complaint))
+            for older, plan in plans:
+                subject = set(tokens(plan.removeprefix(ACCEPTED_PLAN))) - _NO_SUBJECT
+                is_later = older.conversation != exchange.conversation
+                if is_later and len(subject & words) >= _LEAST_SHARED:
+                    name = rule_name(plan)
+                    at = exchange.completed or ""
+                    found.append(Replaced(record=older.id, words=name, by=exchange.id, at=at))
+        accepted = (one.description for one in exchange.decisions if one.source == "human")
+        plans += [(exchange, text) for text in accepted if text.startswith(ACCEPTED_PLAN)]
+        plans = plans[-_MOST_PLANS:]
+    return found
+
+
 def contradictions(said: Sequence[PersonsRule]) -> Iterator[tuple[PersonsRule, PersonsRule]]:
     """Yield pairs of a newer and an older statement that deny each other, newest first.
 
@@ -144,6 +174,7 @@ def all_replaced(
         if note.replaces and note.replaces in public and note.by == "human":
             found.append(Replaced(record=note.replaces, by=note.id, at=note.at or ""))
     found += replaced_by_words(statements(exchanges, notes))
+    found += disproved_plans(exchanges)
     return list({(one.record, one.words): one for one in found}.values())
 
 
@@ -182,6 +213,7 @@ def with_replacements(hit: Hit, replaced: Mapping[str, Sequence[Replacement]]) -
     for decision in getattr(hit.record, "decisions", ()):
         if decision.source == "human":
             texts |= {rule_name(rule): rule for rule in rules_in(decision.description)}
+            texts[rule_name(decision.description)] = decision.description
     quoted = [msgspec.structs.replace(one, text=texts.get(one.words, "")) for one in mine]
     return msgspec.structs.replace(hit, replaced=tuple(quoted))
 
