@@ -317,9 +317,16 @@ _BRITISH_WORDS = {
     "whilst": "while",
 }
 
+# One pattern for all of them, because nearly every word has none.
+_MAYBE_BRITISH = "|".join(
+    [*(british for british, _ in _BRITISH), *(f"^{w}" for w in _BRITISH_WORDS)]
+)
+
 
 def american(word: str) -> str:
     """Return a lower-case word in American spelling, so that both spellings find each other."""
+    if not compiled(_MAYBE_BRITISH).search(word):
+        return word
     for british, replacement in _BRITISH:
         changed = compiled(british).sub(replacement, word)
         if changed != word:
