@@ -29,6 +29,21 @@ def memory_of(name: str) -> Found:
     return Found(WORDS, candidates)
 
 
+def weighed(memory: Found) -> int:
+    return sum("evidence" in vars(one) for one in memory.candidates)
+
+
+def test_candidates_that_cannot_reach_the_minimum_score_are_not_weighed() -> None:
+    alone = [memory_of("a")]
+    together = [memory_of("a"), memory_of("b")]
+    question = Question("invoice rounding ledger", limit=5, min_score=0.4, every=True)
+
+    assert [hit.id for hit in conclude(question, alone)] == ["a-000"]
+    assert [hit.id for hit in conclude(question, together)] == ["a-000", "b-000"]
+    # The first of each memory are weighed in any case: they tell how likely it answers.
+    assert [weighed(memory) for memory in (*alone, *together)] == [15, 15, 15]
+
+
 def test_without_a_minimum_score_every_candidate_may_be_shown() -> None:
     memories = [memory_of("a"), memory_of("b")]
     question = Question("invoice rounding ledger", limit=2 * MANY, min_score=0.0, every=True)

@@ -580,9 +580,9 @@ class ProjectStore(Store):
     def names(self) -> set[str]:
         """Return the streams that are not empty: features, notes, and the plan if there is one."""
         file = self.project.db / "features.yaml"
-        # Most servers have no plan, and looking for it in a way that is safe takes six calls.
+        # Most projects lack one of them, and looking for it in a way that is safe takes six calls.
         plan = {PLAN} if os.path.lexists(file) and disk.exists(file) else set()
-        dropped = set(disk.names(self.dropped))
+        dropped = set(disk.names(self.dropped)) if os.path.lexists(self.dropped) else set()
         found = super().names() | plan
         return {one for one in found if file_name(one) not in dropped} if dropped else found
 

@@ -263,6 +263,11 @@ def relevance(own: float, share: float, *, sure: float | None = None) -> float:
     return _probability(odds) * math.pow(share, power)
 
 
+def most_relevance(share: float) -> float:
+    """Return how relevant a record is at most, whatever its evidence."""
+    return math.pow(share, _SHARE_POWER)
+
+
 def talk_relevance(value: float) -> float:
     """Return the relevance of an exchange as a probability, from its `relevance` by evidence."""
     if value < FLOOR:

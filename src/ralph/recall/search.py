@@ -30,6 +30,7 @@ from ralph.recall.score import (
     Evidence,
     answered_by,
     best_two,
+    most_relevance,
     new_nats,
     own_relevance,
     relevance,
@@ -174,6 +175,12 @@ class Candidate(msgspec.Struct, dict=True, eq=False):
         value = relevance(self.own, self.share, sure=self.own * self.adds)
         # It is no more relevant than what it adds.
         return talk_relevance(min(value, self.evidence.adds))
+
+    def may_reach(self, score: float) -> bool:
+        """Whether it may be this relevant: cheaper, because it needs no evidence."""
+        if self.fixed is not None or self.record.kind in _TALK:
+            return True
+        return round(most_relevance(self.share), 4) >= score
 
     @property
     def alone(self) -> float:
@@ -394,7 +401,7 @@ def conclude(
     if question.lists_days:
         order = sorted(every, key=lambda one: one.record.at, reverse=True)
     else:
-        order = _merged(judged)
+        order = _merged(judged, question.min_score)
     answered = max([candidate.answered for candidate in every], default=0.0)
     chosen = _choose(order, question, fits)
     words = sorted([candidate.words for candidate in every])
@@ -551,9 +558,22 @@ def _best_passages(candidates: Sequence[Candidate]) -> list[Candidate]:
     return list(best.values())
 
 
-def _merged(judged: Sequence[list[Candidate]]) -> list[Candidate]:
-    """Merge the memories by relevance; each keeps its own order."""
-    filled = [candidates for candidates in judged if candidates]
+def _that_may_reach(min_score: float, candidates: list[Candidate]) -> list[Candidate]:
+    """Return the candidates up to the last one that may reach this score.
+
+    The others need no evidence, which takes long to weigh. Those before the last one are needed to
+    order the memories.
+    """
+    for end in range(len(candidates), 0, -1):
+        if candidates[end - 1].may_reach(min_score):
+            return candidates[:end]
+    return []
+
+
+def _merged(judged: Sequence[list[Candidate]], min_score: float) -> list[Candidate]:
+    """Merge the memories by relevance; each keeps its own order. Leave out what cannot reach this
+    score."""
+    filled = [_that_may_reach(min_score, candidates) for candidates in judged if candidates]
     if len(filled) == 1:
         return filled[0]
     ranked: list[tuple[float, int, str, Candidate]] = []
