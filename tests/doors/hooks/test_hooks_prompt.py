@@ -290,3 +290,27 @@ def test_a_question_that_was_asked_often_is_told_once_with_its_newest_answer(
 
     assert text.count("- Asked on ") == 1
     assert "answer 2." in text
+
+
+@pytest.mark.parametrize(
+    ("prompt", "is_told"),
+    [
+        ("where does the invoice export round its totals?", True),
+        ("the totals of the invoice export are wrong again", True),
+        # Only words about how to work.
+        ("create a new branch, implement the changes and review them", False),
+        ("please run the tests again and commit the fixes", False),
+        # Only one word of the subject.
+        ("review the totals on the dashboard", False),
+    ],
+)
+def test_a_record_is_told_only_if_it_shares_the_subject_of_the_prompt(
+    project: Path, tmp_path: Path, prompt: str, is_told: bool
+) -> None:
+    earlier = Session(project, tmp_path)
+    earlier.prompts("Create a branch, review the invoice export and fix how it rounds totals")
+    earlier.writes("shop/export.py")
+    earlier.says("I reviewed the changes on the branch: the invoice export rounds totals once now.")
+    earlier.hook("stop", last_assistant_message="The invoice export rounds totals once now.")
+    told = Session(project, tmp_path).hook("user-prompt-submit", prompt=prompt).context
+    assert ("rounds totals" in told) == is_told

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ralph import disk
 from ralph.clients import agent_environment, own_command
 from ralph.config import PROJECT_FILE, Settings, load, warnings_to, within
 from ralph.current_run import current_run
@@ -30,6 +32,7 @@ from ralph.recall.telling import answered, worth_telling
 from ralph.records.conversation import Exchange, conversation_id
 from ralph.records.iteration import Iteration
 from ralph.state_folders import state_folder
+from ralph.text.tokens import tokens
 
 if TYPE_CHECKING:
     from ralph.current_run import CurrentRun
@@ -136,6 +139,8 @@ _PROMPT_BAR = 0.80
 _QUESTION_CHARS = 200
 # What is not indexed by then is indexed in the background.
 _FOR_INDEX = 0.1
+# How many words about its subject a prompt must share with earlier work.
+_LEAST_SHARED = 2
 # In a longer journal it takes too much time to look up how a failure was solved.
 _SHORT_JOURNAL_BYTES = 1_000_000
 
@@ -158,7 +163,7 @@ def recall_for_prompt(call: HookCall, prompt: str) -> str:
             for hit in answer
             if hit.id not in told and hit.id not in silent and not hit.is_replaced
         ]
-        chosen = _chosen(hits)
+        chosen = _chosen(_about_the_prompt(prompt, hits))
         focus = focus_of(call, ralph)
         if focus is not None:
             chosen.sort(key=lambda hit: getattr(hit.record, "feature", None) != focus.feature)
@@ -180,6 +185,37 @@ def _chosen(hits: Sequence[Hit]) -> list[Hit]:
     once = sorted(_each_question_once(hits), key=lambda hit: hit.score or 0.0, reverse=True)
     told = worth_telling(once, conversations=_PROMPT_HITS, each=2, bar=_PROMPT_BAR)
     return [hit for hit in told if (hit.score or 0.0) >= WORTH_TELLING][:_PROMPT_HITS]
+
+
+def _about_the_prompt(prompt: str, hits: Sequence[Hit]) -> list[Hit]:
+    """Return the hits that share what the prompt is about, and not only words like "commit".
+
+    A note says one thing, so one word of it is enough; of longer work, two.
+    """
+    subject = _subject(prompt)
+    if not subject:
+        return []
+    found: list[Hit] = []
+    for hit in hits:
+        is_work = isinstance(hit.record, Exchange | Iteration)
+        needed = min(_LEAST_SHARED, len(subject)) if is_work else 1
+        whole = recalled_text([hit], prompt, text_bounds(_PROMPT_TOKENS), later={})
+        # Without the words around it, which are the same for all.
+        text = whole.partition(">")[2].rpartition("<")[0]
+        if len(subject & _subject(text)) >= needed:
+            found.append(hit)
+    return found
+
+
+def _subject(text: str) -> set[str]:
+    return {word for word in tokens(text) if not word.isdigit()} - _process_words()
+
+
+@functools.cache
+def _process_words() -> frozenset[str]:
+    file = Path(__file__).with_name("process_words.txt")
+    lines = disk.read(file).decode().splitlines()
+    return frozenset(tokens(" ".join(line for line in lines if not line.startswith("#"))))
 
 
 def questions_of(prompt: str) -> list[str]:
