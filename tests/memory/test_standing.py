@@ -51,6 +51,16 @@ def test_code_holds_after_a_squash_that_lost_its_commit(code: CodeHistory) -> No
     assert code.standing(record) == Standing("holds")
 
 
+def test_a_line_that_could_be_any_tells_nothing(code: CodeHistory) -> None:
+    log = "    log::debug!(\n"
+    code.write("cart.rs", log + "one();\n")
+    record = code.session("cart", code.edit("cart.rs", "one();\n", log + "two();\n"))
+    assert code.standing(record) is None
+    telling = "    log::debug!(target: cart,\n"
+    other = code.session("other", code.edit("cart.rs", "two();\n", telling + log))
+    assert code.standing(other) == Standing("holds")
+
+
 def test_changed_code_names_the_commit_and_how_many_there_were(code: CodeHistory) -> None:
     record = code.session("cart", code.create("cart.py", body("cart")))
     code.commit("Add the cart")
@@ -94,6 +104,18 @@ def test_code_that_was_removed_and_not_committed_says_so(code: CodeHistory) -> N
     assert code.standing(record) == Standing("gone", "gone from cart.py, not committed yet")
     code.git("checkout", "-q", "cart.py")
     assert code.standing(record) == Standing("holds")
+
+
+def test_what_was_not_committed_names_its_commit_later(code: CodeHistory) -> None:
+    record = code.session("cart", code.create("cart.py", body("cart")))
+    code.commit("Add the cart")
+    code.write("cart.py", body("other"))
+    assert code.standing(record) == Standing("gone", "gone from cart.py, not committed yet")
+    removed = code.commit("Write it anew", day=DAY + 1)
+    assert code.standing(record) == Standing("gone", f"gone from cart.py since {removed}")
+    code.write("else.py", "nothing_else = 1\n")
+    code.commit("Something else", day=DAY + 2)
+    assert code.standing(record) == Standing("gone", f"gone from cart.py since {removed}")
 
 
 def test_a_renamed_file_is_found(code: CodeHistory) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
@@ -28,13 +29,17 @@ HOLDS_SHARE = 0.8
 GONE_SHARE = 0.3
 # The files with most lines say how a record stands.
 _MOST_FILES = 6
+# Fewer lines tell that code holds only if one of them is in its file once.
+_FEW_LINES = 3
 _MOST_COMMITS = 500
 _MOST_ARRIVALS = 5
 _MOST_NAMED = 3
 # How much less a record counts in the order if its code is gone.
 _GONE_WEIGHT = 0.6
 _MOST_REMEMBERED = 2000
-_CACHE_VERSION = 1
+_CACHE_VERSION = 2
+_IN_FILES_ALONE = ("holds", "changed", "gone")
+_NOT_COMMITTED = "not committed yet"
 SharedAnchors = Mapping[str, Sequence[SavedAnchor]]
 
 
@@ -45,6 +50,17 @@ class RememberedStanding(msgspec.Struct):
     files: dict[str, FileKey]
     state: CodeState
     text: str
+
+    def fits(self, commit: str, files: dict[str, FileKey]) -> bool:
+        """Whether it is still true.
+
+        Where code moved to and on which branch it is can change with any commit. All else changes
+        only with the files, unless it waits for a commit.
+        """
+        if self.files != files:
+            return False
+        is_settled = self.state in _IN_FILES_ALONE and not self.text.endswith(_NOT_COMMITTED)
+        return is_settled or self.commit == commit
 
 
 class _Cache(msgspec.Struct):
@@ -91,7 +107,7 @@ class CodeStandings:
         self._project = project
         self._store = AnchorStore(project.home)
         self._copy = WorkingCopy(project.root)
-        self._files: dict[str, tuple[FileKey, frozenset[str]]] = {}
+        self._files: dict[str, tuple[FileKey, Counter[str]]] = {}
         self._cache: dict[str, RememberedStanding] | None = None
 
     def added_to(self, hits: Sequence[Hit], shared: SharedAnchors | None = None) -> list[Hit]:
@@ -142,10 +158,12 @@ class CodeStandings:
             largest = sorted(anchors, key=lambda saved: -len(saved.anchor.lines))[:_MOST_FILES]
             files = {saved.anchor.path: self._copy.key(saved.anchor.path) for saved in largest}
             remembered = self._remembered().get(record)
-            if remembered and (remembered.commit, remembered.files) == (commit, files):
+            if remembered and remembered.fits(commit, files):
                 found[record] = Standing(remembered.state, remembered.text)
                 continue
             standing = self._judge(largest)
+            if standing is None:
+                continue
             found[record] = standing
             self._remembered()[record] = RememberedStanding(
                 commit, files, standing.state, standing.text
@@ -157,15 +175,15 @@ class CodeStandings:
 
     # What the files have now.
 
-    def _lines(self, path: str) -> frozenset[str]:
-        """Return the lines of a file of the working copy, as hashes."""
+    def _lines(self, path: str) -> Counter[str]:
+        """Return the lines of a file of the working copy, as hashes, and how often it has each."""
         key = self._copy.key(path)
         if key == NO_FILE:
-            return frozenset()
+            return Counter()
         if path not in self._files or self._files[path][0] != key:
             if len(self._files) >= _MOST_REMEMBERED:
                 self._files.clear()
-            self._files[path] = key, frozenset(line_hashes(self._copy.text(path)))
+            self._files[path] = key, Counter(line_hashes(self._copy.text(path)))
         return self._files[path][1]
 
     def _survival(self, saved: SavedAnchor, lines: Collection[str]) -> _Survival:
@@ -174,12 +192,13 @@ class CodeStandings:
 
     # What that means.
 
-    def _judge(self, anchors: Sequence[SavedAnchor]) -> Standing:
+    def _judge(self, anchors: Sequence[SavedAnchor]) -> Standing | None:
+        """Return how code stands; None if its few lines could be any."""
         now = [self._survival(saved, self._lines(saved.anchor.path)) for saved in anchors]
         total = sum(survival.size for survival in now)
         share = sum(survival.surviving for survival in now) / total
         if share >= HOLDS_SHARE:
-            return Standing("holds")
+            return Standing("holds") if total >= _FEW_LINES or self._is_telling(now) else None
         # Of the files that changed, the one that lost most says what happened.
         changed = [survival for survival in now if survival.share < HOLDS_SHARE]
         worst = max(changed, key=lambda survival: survival.lost).saved
@@ -191,11 +210,19 @@ class CodeStandings:
             return Standing("elsewhere", f"only on branch {branch}")
         return Standing("gone", self._gone_since(worst))
 
+    def _is_telling(self, found: Sequence[_Survival]) -> bool:
+        """Whether a line of these is in its file once; one like `log.debug(` is often there."""
+        for survival in found:
+            counts = self._lines(survival.saved.anchor.path)
+            if any(counts[line] == 1 for line in survival.saved.anchor.hashes):
+                return True
+        return False
+
     def _changed_since(self, saved: SavedAnchor) -> str:
         path = saved.anchor.path
         history = _LinesInHistory(self._copy, saved)
         if history.is_whole_in_head:
-            return f"{path} changed, not committed yet"
+            return f"{path} changed, {_NOT_COMMITTED}"
         later = history.after_last_whole()
         if not later:
             return f"{path} changed since then"
@@ -205,7 +232,7 @@ class CodeStandings:
         path = saved.anchor.path
         history = _LinesInHistory(self._copy, saved)
         if history.is_whole_in_head:
-            return f"gone from {path}, not committed yet"
+            return f"gone from {path}, {_NOT_COMMITTED}"
         commit = history.first_below(GONE_SHARE)
         return f"gone from {path} since {commit}" if commit else f"gone from {path}"
 
