@@ -176,21 +176,21 @@ def test_a_folder_in_the_place_of_the_file_says_so(home: Path) -> None:
 def test_a_setting_of_an_earlier_version_has_no_effect_and_warns_once(
     home: Path, user_file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    user_file.write_text('{"embedding_max_retries": 2, "search_limit": 3}', encoding="utf-8")
+    user_file.write_text('{"embedding_max_chars": 2, "search_limit": 3}', encoding="utf-8")
     environ = {"RALPH_SUMMARY_TIMEOUT_S": "7"}
     for _ in range(2):
-        config = load(home=home, environ=environ, given={"embedding_batch_size": 5})
+        config = load(home=home, environ=environ, given={"embed_batch": 5})
         assert config.settings.search_limit == 3
     assert sorted(record.getMessage() for record in caplog.records) == sorted(
         [
-            f"{user_file}: embedding_max_retries has no effect: it is no longer a setting",
+            f"{user_file}: embedding_max_chars has no effect: it is no longer a setting",
             "RALPH_SUMMARY_TIMEOUT_S: summary_timeout_s has no effect: use chat_timeout_s",
-            "given: embedding_batch_size has no effect: it is no longer a setting",
+            "given: embed_batch has no effect: it is no longer a setting",
         ]
     )
-    with pytest.raises(BadSetting, match="embedding_max_retries cannot be set"):
-        store(user_file, "embedding_max_retries", "3")
-    assert clear(user_file, "embedding_max_retries")
+    with pytest.raises(BadSetting, match="embedding_max_chars cannot be set"):
+        store(user_file, "embedding_max_chars", "3")
+    assert clear(user_file, "embedding_max_chars")
 
 
 def test_a_byte_order_mark_does_no_harm(home: Path, user_file: Path) -> None:

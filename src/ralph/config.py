@@ -118,6 +118,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         "summarize exchanges in the background, also after sessions"
     )
     embedding_pipeline_enabled: bool = _switch("embed conversations in the background")
+    summarizer_idle_timeout_s: float = _safe(
+        30.0, "how long the summarizers rest when there is nothing to do", 0.1, 3600
+    )
+    embedding_pipeline_poll_interval_s: float = _safe(
+        5.0, "how often the embedding pipeline looks for work when nothing wakes it", 0.1, 3600
+    )
+    embedding_batch_size: int = _safe(100, "how many texts are embedded at once", 1, 100)
+    embedding_max_retries: int = _safe(
+        6, "how often background work that failed is tried again, after 1, 2, 4 ... 32 s", 0, 20
+    )
     # A clone must not decide which of a person's memories are deleted.
     conversations_keep_days: int = _own(
         0, "delete conversations after this many days; 0 for never", 0, 36_500
@@ -310,6 +320,11 @@ def store(file: Path, key: str, text: str, *, home: Path | None = None) -> Any:
     if mine and home is not None and file.name == PROJECT_FILE:
         trust(home, file.parent.parent, mine, more=True)
     return safe_value(key, value)
+
+
+def has_setting(file: Path, key: str) -> bool:
+    """Return whether the file has this setting."""
+    return key in _read(file)
 
 
 def clear(file: Path, key: str) -> bool:

@@ -329,9 +329,14 @@ def test_a_set_price_makes_the_cost(server: ChatServer) -> None:
 
 
 def test_a_price_nobody_knows_is_no_price_and_is_said(server: ChatServer) -> None:
-    model = openai_model("gpt-4o-mini", url=server.url, access=ModelAccess(role="summary"))
+    model = openai_model("llama-9", url=server.url, access=ModelAccess(role="summary"))
     assert model.costs == ("price unknown: not in Ralph's price list, so no cost is counted")
     assert ask(openai_model(MODEL, url=server.url)).cost_usd is None
+
+
+@pytest.mark.parametrize("name", ["gpt-4o-mini", "gpt-4o-mini-2024-07-18", "openai/gpt-4o-mini"])
+def test_a_listed_model_has_its_price_at_any_address(server: ChatServer, name: str) -> None:
+    assert openai_model(name, url=server.url).costs == "$0.15 in, $0.6 out per million tokens"
 
 
 def test_tokens_that_are_not_told_make_no_cost(served: HttpModel, server: ChatServer) -> None:

@@ -309,7 +309,7 @@ def test_what_cannot_be_made_anew_is_not_deleted(
     [
         ({}, "approximately $0.00 (OpenAI API)"),
         ({"openai_model": "new-model"}, "an unknown amount"),
-        ({"openai_base_url": "http://127.0.0.1:9/v1"}, "an unknown amount"),
+        ({"openai_base_url": "http://127.0.0.1:9/v1"}, "approximately $0.00 (OpenAI API)"),
     ],
 )
 def test_the_cost_of_a_rebuild_is_told_as_far_as_it_is_known(

@@ -306,3 +306,26 @@ def test_taking_some_records_out_of_the_index_brings_back_just_those(project: Pa
         clear_embeddings(ralph.conversations, [f"{3:016x}"])
     Workers(opened).run_once(EMBEDDING)
     assert in_index(opened) == 3
+
+
+def test_settings_say_how_large_batches_are_and_how_often_failures_are_tried(
+    project: Path,
+) -> None:
+    fill(project, [6])
+    toy = Counting()
+    chosen: dict[str, Any] = {"embedding_batch_size": 4, "embedding_max_retries": 2}
+    chosen |= {"summarizer_idle_timeout_s": 7.0, "embedding_pipeline_poll_interval_s": 3.0}
+    opened = opener(project, toy, **chosen)
+    workers = Workers(opened)
+    workers.run_once(EMBEDDING)
+    assert max(toy.sizes) == 4
+    assert workers.retries.max_retries == 2
+    assert workers.poll_s == {"conversation": 7.0, "exchange": 7.0, "embedding": 3.0}
+
+
+def test_work_to_do_is_never_negative(project: Path) -> None:
+    workers = Workers(opener(project))
+    pipeline = workers._workers["embedding"]
+    pipeline.set(left=0)
+    pipeline.add(completed=18)
+    assert pipeline.own_status.total == pipeline.own_status.completed == 18

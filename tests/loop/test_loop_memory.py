@@ -357,8 +357,14 @@ def test_a_review_that_was_refused_for_rate_is_still_due(tmp_path: Path) -> None
     assert "# Your task" in second
 
 
-def test_there_is_no_review_of_a_feature_without_anything_to_review(tmp_path: Path) -> None:
+def test_a_feature_without_text_is_reviewed_too(tmp_path: Path) -> None:
     loop = Loop(planned(tmp_path / "project", "features: [{name: auth}]\n"), review_every=1)
+    [text] = seen(loop, tmp_path, feature="auth")
+    assert "# Review of" in text
+
+
+def test_a_feature_that_the_plan_does_not_describe_is_not_reviewed(tmp_path: Path) -> None:
+    loop = Loop(planned(tmp_path / "project", "features: []\n"), review_every=1)
     [text] = seen(loop, tmp_path, feature="auth")
     assert "# Your task" in text
 

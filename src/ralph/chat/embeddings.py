@@ -120,8 +120,8 @@ def price_per_char(settings: Settings) -> float | None:
     if settings.embedder != "openai":
         return 0.0
     prices = dict(map(str.split, table(__file__, "prices.txt")["embeddings"]))
-    price = prices.get(settings.openai_model.partition("@")[0])
-    if price is None or not settings.openai_base_url.startswith("https://api.openai.com/"):
+    price = prices.get(settings.openai_model.partition("@")[0].rpartition("/")[2])
+    if price is None:
         return None
     return float(price) / 1_000_000 / 4  # characters per token
 
@@ -136,10 +136,9 @@ class BatchEmbedder:
     so that it does not hold up the rest. Such a text is found by its words only.
     """
 
-    batch = 100
-
-    def __init__(self, inner: Any, on_batch: Callable[[int], None]) -> None:
+    def __init__(self, inner: Any, on_batch: Callable[[int], None], *, batch: int = 100) -> None:
         self._inner, self._on_batch = inner, on_batch
+        self.batch = batch
         self.stop = threading.Event()
         self.careful = False
         self.chars = 0
@@ -184,8 +183,6 @@ class BatchEmbedder:
 class EmbeddingPipeline(Worker):
     """Updates one stream's index from its journal; failures are retried later."""
 
-    poll_s = 5.0
-
     def pending(self, memory: Conversations) -> int:
         """Return how many records are not in the index, or have no vector there."""
         return index_lag(memory).count
@@ -229,7 +226,11 @@ class EmbeddingPipeline(Worker):
         if embedder is None:
             return None
         if not isinstance(embedder, BatchEmbedder):
-            embedder = BatchEmbedder(embedder, lambda n: self.set(current=f"batch of {n}"))
+            embedder = BatchEmbedder(
+                embedder,
+                lambda n: self.set(current=f"batch of {n}"),
+                batch=memory.store.settings.embedding_batch_size,
+            )
             memory.store.embedder = embedder
         batches: BatchEmbedder = embedder
         batches.stop, batches.chars = stop, 0

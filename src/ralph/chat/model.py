@@ -171,8 +171,11 @@ FREE = Price(0.0, 0.0)
 
 
 def list_price(maker: str, model: str) -> Price | None:
-    """The maker's list price of a model; None when it is not in our table."""
-    name = _VERSION.sub("", model)
+    """The maker's list price of a model; None when it is not in our table.
+
+    It counts at every address: a gateway may call the model `openai/gpt-4o-mini`.
+    """
+    name = _VERSION.sub("", model.rpartition("/")[2])
     rows = map(str.split, table(__file__, "prices.txt").get(maker, ()))
     return next((Price(float(row[1]), float(row[2])) for row in rows if row[0] == name), None)
 

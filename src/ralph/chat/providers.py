@@ -366,7 +366,7 @@ class HttpModel:
         base = (url or home).rstrip("/").removesuffix(OpenAIDialect.path)
         base = base.removesuffix("/v1") if kind == "anthropic" else with_version(base)
         own, local = base == home, kind == "ollama"
-        self._price = price or (FREE if local else models.list_price(kind, model) if own else None)
+        self._price = price or (FREE if local else models.list_price(kind, model))
         self._needs_key = own and not local
         self._dialect: OpenAIDialect | AnthropicDialect
         headers: dict[str, str] = {}

@@ -228,8 +228,6 @@ class PendingSummary(msgspec.Struct, frozen=True):
 class Summarizer(Worker):
     """Writes the summaries of conversations or of exchanges, newest first."""
 
-    poll_s = 30.0
-
     def __init__(self, of: SummaryTarget, crew: Workers) -> None:
         super().__init__(of, crew)
         self._of = of

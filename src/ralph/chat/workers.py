@@ -35,7 +35,6 @@ SUMMARIZERS: tuple[SummaryTarget, ...] = ("conversation", "exchange")
 # The name of the worker, and the key of its failure when the embedder itself fails.
 EMBEDDING: WorkerName = "embedding"
 WORKER_NAMES: tuple[WorkerName, ...] = (*SUMMARIZERS, EMBEDDING)
-MAX_RETRIES = 6
 # The note of a worker that another process runs starts with this.
 ELSEWHERE = "running elsewhere"
 
@@ -103,7 +102,7 @@ class Retries:
     All processes share the file. If it is lost, everything that is pending is tried again.
     """
 
-    def __init__(self, file: Path, *, clock: Clock, max_retries: int = MAX_RETRIES) -> None:
+    def __init__(self, file: Path, *, clock: Clock, max_retries: int = 6) -> None:
         self.file = file
         self.clock = clock
         self.max_retries = max_retries
@@ -178,12 +177,10 @@ def settings_state(ralph: Ralph) -> list[object]:
 class Worker(ABC):
     """One background job. It runs in a thread, or once, while this process holds its claim."""
 
-    # How long to rest when nothing wakes the worker.
-    poll_s: float
-
     def __init__(self, name: WorkerName, crew: Workers) -> None:
         self.name = name
-        self.poll_s = self.poll_s if crew.poll_s is None else crew.poll_s
+        # How long to rest when nothing wakes the worker.
+        self.poll_s = crew.poll_s[name]
         self._crew, self._retries = crew, crew.retries
         self._claim = crew.retries.file.with_name(f"{crew.retries.file.stem}-{name}.lock")
         self._fd: int | None = None  # of the claim, while we hold it
@@ -232,6 +229,10 @@ class Worker(ABC):
         with self._lock:
             if left is not None:
                 changes["total"] = self.own_status.completed + left
+            # Until the pending work is counted again, what was done must not exceed all work.
+            done = changes.get("completed", 0)
+            if done > changes.get("total", self.own_status.total):
+                changes["total"] = done
             self.own_status = msgspec.structs.replace(self.own_status, **changes)
             if self._fd is None:
                 return
@@ -374,21 +375,30 @@ class Workers:
         clock: Clock = time.time,
         grace_s: float = _GRACE_S,
         poll_s: float | None = None,
-        max_retries: int = MAX_RETRIES,
+        max_retries: int | None = None,
     ) -> None:
         """`current` returns the id of this chat's conversation, which workers must skip."""
         from ralph.chat.embeddings import EmbeddingPipeline
         from ralph.chat.summaries import Summarizer
 
         self.open_memory, self.current, self.summarizer = open_memory, current, summarizer
-        self.poll_s, self._grace_s = poll_s, grace_s
+        self._grace_s = grace_s
         self._listener: threading.Thread | None = None
         self._ended = threading.Event()
         with open_memory() as ralph:
             file = ralph.store.home / "cache" / "workers" / f"{ralph.project.id}.json"
             self._settings_now = partial(settings_state, ralph)
             self._settings = self._settings_now()
-            self._on_server = bool(ralph.config.settings.journal_url)
+            settings = ralph.config.settings
+            self._on_server = bool(settings.journal_url)
+        if max_retries is None:
+            max_retries = settings.embedding_max_retries
+        self.poll_s: dict[WorkerName, float] = {
+            of: settings.summarizer_idle_timeout_s if poll_s is None else poll_s
+            for of in SUMMARIZERS
+        }
+        embedding_poll_s = settings.embedding_pipeline_poll_interval_s
+        self.poll_s[EMBEDDING] = embedding_poll_s if poll_s is None else poll_s
         self.retries = Retries(file, clock=clock, max_retries=max_retries)
         self._workers: dict[WorkerName, Worker] = {of: Summarizer(of, self) for of in SUMMARIZERS}
         self._workers[EMBEDDING] = EmbeddingPipeline(EMBEDDING, self)

@@ -436,9 +436,9 @@ class _LoopRun:
         # A review that the provider just refused is still due.
         refused = (one.model_tier == "opus" and one.outcome == "rate_limited" for one in told[::-1])
         number = last_number(told) + 1 - sum(1 for _ in itertools.takewhile(bool, refused))
-        features = (one for one in self._plan.read("features").features if one.name == task.feature)
-        reviewable = any(one.learnings or one.description or one.architecture for one in features)
-        return number // every if every and number % every == 0 and reviewable else 0
+        # A review of a feature without text writes it. The plan must have the feature for that.
+        is_planned = any(x.name == task.feature for x in self._plan.read("features").features)
+        return number // every if every and number % every == 0 and is_planned else 0
 
     def _count(self, told: IterationResult) -> None:
         totals, iteration = self._totals, told.iteration

@@ -39,7 +39,8 @@ _LAST = 10
 class Usage(msgspec.Struct):
     """The work of one day, feature or model, or all of it.
 
-    `judged` counts the iterations that went well or not. `unpriced` counts the work whose client
+    `judged` counts the iterations of work that went well or not, and `succeeded` those that
+    finished their task; a review has no task to finish. `unpriced` counts the work whose client
     does not report what it cost.
     """
 
@@ -48,6 +49,7 @@ class Usage(msgspec.Struct):
     exchanges: int = 0
     outcomes: dict[str, int] = {}
     judged: int = 0
+    succeeded: int = 0
     success_rate: float | None = None
     cost_usd: float = 0.0
     tokens_used: int = 0
@@ -63,9 +65,10 @@ class Usage(msgspec.Struct):
             return
         self.iterations += 1
         self.outcomes[work.outcome] = self.outcomes.get(work.outcome, 0) + 1
-        self.judged += work.outcome in _JUDGED
-        if self.judged:
-            self.success_rate = round(self.outcomes.get("success", 0) / self.judged, 4)
+        if is_judged(work):
+            self.judged += 1
+            self.succeeded += work.outcome == "success"
+            self.success_rate = round(self.succeeded / self.judged, 4)
 
 
 class NextCommands(msgspec.Struct):
@@ -117,6 +120,11 @@ def command_mark(text: str) -> str:
     return hashlib.sha256(first.encode()).hexdigest()[:12] if first else ""
 
 
+def is_judged(work: Event) -> bool:
+    """Return whether the outcome says how well a task went; a review has none."""
+    return work.outcome in _JUDGED and work.model_tier != "opus"
+
+
 def usage(work: Iterable[Event], key: str = "") -> Usage:
     """Sum up this work."""
     found = Usage(key)
@@ -132,7 +140,7 @@ def feature_usage(ralph: Ralph, feature: str) -> Usage:
 
 def trend(newest_first: Iterable[Event]) -> float | None:
     """Return by how much the last ten judged iterations succeeded more often than all of them."""
-    ends = [one.outcome == "success" for one in newest_first if one.outcome in _JUDGED]
+    ends = [one.outcome == "success" for one in newest_first if is_judged(one)]
     if len(ends) <= _LAST:
         return None
     return sum(ends[:_LAST]) / _LAST - sum(ends) / len(ends)

@@ -37,6 +37,8 @@ class _Work(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     conversation: str = ""
     task_id: int | str | None = None
     model: str | None = None
+    # Of an iteration of the loop: work (haiku) or a review (opus).
+    model_tier: str | None = None
     tokens_used: int | None = None
     cost_usd: float | None = None
     duration_ms: int | None = None

@@ -114,6 +114,22 @@ def test_the_version_can_be_asked_for(ralph: Line, word: str) -> None:
     assert ralph.well(word).out == f"ralph {__version__}\n"
 
 
+def test_unset_finds_a_personal_setting(ralph: Line, project: Path) -> None:
+    ralph.well("config", "--user", "qdrant_url", "http://127.0.0.1:1")
+    assert "qdrant_url is no longer in" in ralph.well("config", "qdrant_url", "--unset").out
+    assert ralph.well("config", "qdrant_url", "--json").json["value"] is None
+
+
+def test_unset_names_the_file_that_has_the_setting(
+    ralph: Line, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+    ralph.well("config", "--user", "search_limit", "5")
+    said = ralph.well("config", "search_limit", "--unset").out
+    assert "it is in your own settings: ralph config --user --unset search_limit" in said
+    assert ralph.well("config", "search_limit", "--json").json["value"] == 5
+
+
 @pytest.mark.parametrize(
     ("line", "told"),
     [

@@ -54,6 +54,16 @@ def test_an_iteration_that_was_stopped_does_not_lower_the_rate(ralph: Line, proj
     assert ralph.well("stats", "--json").json["total"]["success_rate"] == 1.0
 
 
+def test_a_review_that_did_nothing_is_no_success(ralph: Line, project: Path) -> None:
+    review = {"task_title": "Review of auth", "outcome": "success", "model_tier": "opus"}
+    work = {"task_id": 1, "outcome": "failure", "model_tier": "haiku"}
+    ralph.record("auth", {**review, "session_id": "r"}, {**work, "task_title": "t"})
+    total = ralph.well("stats", "--json").json["total"]
+    assert total["outcomes"] == {"success": 1, "failure": 1}
+    assert (total["judged"], total["succeeded"], total["success_rate"]) == (1, 0, 0.0)
+    assert "0 of 1 succeeded (0%)" in ralph.well("stats").out
+
+
 @pytest.mark.parametrize(
     ("words", "cost"),
     [

@@ -14,7 +14,18 @@ from click.shell_completion import get_completion_class
 
 from ralph import trust as trusting
 from ralph.clients.setup import look
-from ralph.config import KEYS, USER_FILE, Settings, check_key, clear, home_folder, load, store
+from ralph.config import (
+    KEYS,
+    RULES,
+    USER_FILE,
+    Settings,
+    check_key,
+    clear,
+    has_setting,
+    home_folder,
+    load,
+    store,
+)
 from ralph.doors.cli import context
 from ralph.doors.cli.cards import SHORT_ID, minute
 from ralph.doors.cli.main import COMPLETE, Command, wants_json
@@ -149,9 +160,13 @@ def config(key: str | None, value: str | None, user: bool, unset: bool) -> Resul
         raise click.UsageError("--user goes with KEY VALUE or with --unset KEY.")
     if key is None or not (unset or value is not None):
         return _settings(key)
-    file, stored = _settings_file(user=user), None
+    # A project's file never has a personal setting, so there is no need for a project.
+    personal = key in RULES and RULES[key].level == "personal"
+    file, stored = _settings_file(user=user or (unset and personal)), None
     if unset:
         text = f"{key} is no longer in {file}" if clear(file, key) else f"{key} was not in {file}"
+        if not user and not personal and has_setting(home_folder() / USER_FILE, key):
+            text += f"; it is in your own settings: ralph config --user --unset {key}"
     else:
         stored = store(file, key, str(value), home=home_folder())
         text = f"{key} is now {_value_text(stored)}, in {file}"

@@ -67,8 +67,8 @@ def _summary(total: Usage) -> str:
     parts = [plural(total.iterations, "iteration")] if total.iterations else []
     parts += [f"{plural(total.exchanges, 'prompt')} in sessions"] if total.exchanges else []
     if total.judged:
-        done = total.outcomes.get("success", 0)
-        parts.append(f"{done} of {total.judged} succeeded ({_percent(total.judged, done)})")
+        rate = _percent(total.judged, total.succeeded)
+        parts.append(f"{total.succeeded} of {total.judged} succeeded ({rate})")
     parts += [f"{_short(total.tokens_used)} tokens"] if total.tokens_used else []
     parts += [usd(total.cost_usd)] if total.cost_usd else []
     parts += [f"cost unknown for {total.unpriced}"] if total.unpriced else []
@@ -84,7 +84,7 @@ def _show_table(page: Page, group: str, rows: Sequence[Usage], *, all_rows: bool
     page.line((f"{group:<{_KEY_CHARS}} work success     cost tokens ({name})", "dim"))
     for row, size in shown:
         key = excerpt(row.key or _EMPTY[group], _KEY_CHARS)
-        rate = _percent(row.judged, row.outcomes.get("success", 0))
+        rate = _percent(row.judged, row.succeeded)
         cost = f"{row.cost_usd:.2f}" if row.cost_usd else "-"
         tokens = _short(row.tokens_used) if row.tokens_used else "-"
         bar = "#" * max(round(size / (max(sizes) or 1) * _BAR_CHARS), size > 0)
