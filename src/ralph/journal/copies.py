@@ -153,7 +153,5 @@ def _clear(path: Path) -> None:
     except UnsafeFile:  # a link or a pipe: there is nothing in it
         disk.remove(path)
         return
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(found.st_mode) or not os.access(path, os.R_OK | os.W_OK):
         disk.rename(path, f"{path.name}.found")
-    elif not os.access(path, os.R_OK | os.W_OK):
-        path.chmod(0o600)
