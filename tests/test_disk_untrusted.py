@@ -225,6 +225,7 @@ OTHER_FILES = {
     "doors.cli.context": "the file that a person names",
     "doors.cli.main": "/dev/null",
     "doors.hooks.call": "Ralph's home",
+    "doors.hooks.compaction": "the client's transcript",
     "doors.hooks.long_sessions": "the client's transcript",
     "doors.hooks.session_end": "the client's transcript",
     "doors.hooks.sessions": "Ralph's home",

@@ -50,7 +50,7 @@ DECISIONS: dict[str, tuple[str, str | None]] = {
         ("Root cause: the option lives on branch `docs/lists`, which was never merged", None),
     "The bug is that the label is read before the page is drawn":
         ("The bug is that the label is read before the page is drawn", None),
-    "Root cause: the linter failed on [app/cart.ts](/work/shop/app/cart.ts:12) because it sorts":
+    "Root cause: the linter failed on [app/cart.ts](/srv/shop/app/cart.ts:12) because it sorts":
         ("Root cause: the linter failed on app/cart.ts", "it sorts"),
     "I'm adding it to `mise.toml` so CI installs it instead of what is on a machine":
         ("I'm adding it to `mise.toml`", "so CI installs it instead of what is on a machine"),
@@ -80,7 +80,7 @@ NO_DECISIONS = [
     "Let me use a Perl one-liner instead of sed because it handles many lines.",
     "I'll use the Grep tool instead of Bash because it is faster.",
     "I'll use jwt.",
-    "Changed [app/settings.json](/work/shop/app/settings.json) so the settings now use:",
+    "Changed [app/settings.json](/srv/shop/app/settings.json) so the settings now use:",
     "I'm reading the log now so we fix the line instead of guessing",
     "I'll use the `stack` skill here because you asked for a stack",
     "I'll look at the tests first because they say what is expected.",
