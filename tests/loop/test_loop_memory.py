@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from code_history import DAY, CodeHistory, body
 from looping import DONE, FEATURES, Loop, block_index, fake_claude, planned, python, scripted
 from remembering import made
 
@@ -385,6 +386,29 @@ def test_prose_that_nobody_verified_for_long_is_flagged_to_the_reviewer() -> Non
     )
     told = [made("", iteration_number=13)]
     assert gather_review(facts, told, everything=True).flags != ()
+
+
+def test_context_files_that_a_person_edited_count_as_changed(tmp_path: Path, home: Path) -> None:
+    """F4: prose gets old by a person's edits as well."""
+    code = CodeHistory(tmp_path / "shop", home)
+    names = [f"{name}.py" for name in ("a", "b", "c", "d", "e", "f")]
+    for name in names:
+        code.write(name, body(name[0]))
+    code.commit("All of them")
+    files = tuple(ContextFile(name, "auto", 3) for name in names)
+    feature = Feature(name="auth", last_verified=4, context_files=files)
+    facts = PromptFacts(
+        feature=feature, task=Task(id=1, feature="auth", title="T"), current_state=""
+    )
+    told = [made("", iteration_number=4, timestamp=f"2026-11-{DAY + 1:02}T10:00:00Z")]
+    with code.open() as ralph:
+        review = gather_review(facts, told, everything=False, standings=ralph.standings)
+        assert review.flags == ()
+        for name in names:
+            code.write(name, body(name[0]) + body("person"))
+        code.commit("By hand", day=DAY + 2)
+        review = gather_review(facts, told, everything=False, standings=ralph.standings)
+    assert review.flags[0].startswith("6 context files changed since: a.py")
 
 
 # -- without memory

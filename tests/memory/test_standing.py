@@ -270,6 +270,27 @@ def test_a_damaged_store_says_nothing_and_is_filled_again(code: CodeHistory) -> 
     assert list(store.of_records([record])) == [record]
 
 
+def test_files_that_people_edited_since_a_time(code: CodeHistory) -> None:
+    names = ("kept.py", "edited.py", "reformatted.py", "reverted.py", "open.py", "agent.py")
+    for name in names:
+        code.write(name, body(name.partition(".")[0]))
+    code.commit("All of them", day=DAY - 1)
+    added = code.edit("agent.py", body("agent"), body("agent") + body("session"))
+    code.session("agent", added)
+    code.write("edited.py", body("edited") + body("more"))
+    code.write("reformatted.py", body("reformatted").replace("    ", "\t"))
+    code.write("reverted.py", body("other"))
+    code.commit("By hand, and an agent", day=DAY + 2)
+    code.write("reverted.py", body("reverted"))
+    code.commit("Take it back", day=DAY + 3)
+    code.write("open.py", body("other"))
+    with code.open() as ralph:
+        edited = ralph.standings.edited_by_people(names, f"2026-11-{DAY:02}T08:00:00Z")
+        assert edited == ["edited.py", "open.py"]
+        assert ralph.standings.edited_by_people(names, "2020-01-01T00:00:00Z") == []
+        assert ralph.standings.edited_by_people(names, "") == []
+
+
 @pytest.mark.skipif(os.name != "posix", reason="modes of files")
 def test_only_the_owner_can_read_the_anchors(code: CodeHistory) -> None:
     code.session("cart", code.create("cart.py", body("cart")))

@@ -25,6 +25,7 @@ from ralph.memory.feature import SavedIteration
 from ralph.memory.lessons import repeated_errors
 from ralph.memory.ralph import Ralph
 from ralph.memory.servers import ADDRESS
+from ralph.memory.standing import CodeStandings
 from ralph.plan.edit import drop_vanished, enrich, project_file, without_vanished
 from ralph.plan.guard import Guard, GuardReport, Snapshot
 from ralph.plan.learnings import learn, prompt_lines, provenance, top
@@ -101,9 +102,16 @@ def _ids(ralph: Ralph, feature: str, iterations: Sequence[Iteration]) -> list[st
 
 
 def gather_review(
-    facts: build.PromptFacts, told: Sequence[Iteration], *, everything: bool
+    facts: build.PromptFacts,
+    told: Sequence[Iteration],
+    *,
+    everything: bool,
+    standings: CodeStandings | None = None,
 ) -> build.ReviewFacts:
-    """Return what a reviewer must check: unreviewed (or all) learnings, and stale-looking prose."""
+    """Return what a reviewer must check: unreviewed (or all) learnings, and stale-looking prose.
+
+    With `standings`, what people changed in the context files counts as well.
+    """
     wanted = _to_review(facts.feature, everything=everything)
     lines = (f"- {one.id}: {sanitize_line(one.text)} {provenance(one)}" for one in wanted)
     edited = {
@@ -112,12 +120,25 @@ def gather_review(
         for file in one.files_touched
         if file.action != "read"
     }
+    if standings is not None:
+        edited |= _edited_by_people(facts.feature, told, standings)
     flags = stale_prose(facts.feature, last_number(told), edited)
     return build.ReviewFacts(learnings=tuple(lines), all_learnings=everything, flags=tuple(flags))
 
 
 def _to_review(feature: Feature, *, everything: bool) -> list[Learning]:
     return [one for one in feature.learnings if everything or not one.reviewed]
+
+
+def _edited_by_people(
+    feature: Feature, told: Sequence[Iteration], standings: CodeStandings
+) -> dict[str, int]:
+    """Return the context files that people edited since the prose was verified, as edited now."""
+    verified = feature.last_verified if isinstance(feature.last_verified, int) else 0
+    times = {one.iteration_number: one.timestamp for one in told}
+    since = times.get(verified) or feature.created or ""
+    paths = [file.path for file in feature.context_files]
+    return dict.fromkeys(standings.edited_by_people(paths, since), verified + 1)
 
 
 def stale_prose(feature: Feature, iteration: int, edited: Mapping[str, int]) -> list[str]:
@@ -237,7 +258,7 @@ class IterationRunner:
 
     def _review_prompt(self, facts: build.PromptFacts, *, everything: bool) -> build.Prompt:
         told = history(self.ralph, facts.task.feature)
-        review = gather_review(facts, told, everything=everything)
+        review = gather_review(facts, told, everything=everything, standings=self.ralph.standings)
         return build.review_prompt(facts, review, self._limits)
 
     def work_on(self, task: Task) -> IterationResult:

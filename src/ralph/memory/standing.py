@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from ralph import disk
-from ralph.capture.anchors import line_hashes
+from ralph.capture.anchors import line_hashes, may_have
 from ralph.memory.anchors import STANDINGS, AnchorStore, SavedAnchor
 from ralph.memory.project import Project
 from ralph.memory.working_copy import NO_FILE, FileKey, WorkingCopy
@@ -136,6 +136,20 @@ class CodeStandings:
                 if hit.id not in found and paths and self._are_gone(paths):
                     found[hit.id] = Standing("gone", f"{', '.join(paths)} gone")
         return found
+
+    def edited_by_people(self, paths: Sequence[str], since: str) -> list[str]:
+        """Return the files with lines that they did not have at a time, and that no record left.
+
+        Without git, or if no commit is that old, nothing is known.
+        """
+        commit = self._copy.commit_at(since) if since and self._copy.has_history else ""
+        return [path for path in paths if commit and self._has_lines_of_people(path, commit)]
+
+    def _has_lines_of_people(self, path: str, commit: str) -> bool:
+        then = set(line_hashes(self._copy.text_at(commit, path)))
+        added = self._lines(path).keys() - then
+        lefts = [saved.anchor.hashes for saved in self._store.of_file(path)] if added else []
+        return any(not any(may_have(left, line) for left in lefts) for line in added)
 
     def _are_gone(self, paths: Sequence[str]) -> bool:
         """Whether none of the files is there any more, though git had each of them."""

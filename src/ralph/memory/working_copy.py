@@ -171,6 +171,11 @@ class WorkingCopy:
         listed = self.ask(*words, "--no-show-signature", "--", self.in_repository(path))
         return [commit for commit in reversed(listed.split()) if _COMMIT.fullmatch(commit)]
 
+    def commit_at(self, time: str) -> str:
+        """Return the newest commit of this branch at a time, or ""."""
+        found = self.ask("rev-list", "--max-count=1", f"--before={time}", "HEAD")
+        return found if _COMMIT.fullmatch(found) else ""
+
     def text_at(self, revision: str, path: str) -> str:
         """Return a file as a commit or a branch has it, or ""."""
         return self.ask("cat-file", "blob", f"{revision}:{self.in_repository(path)}")

@@ -238,7 +238,8 @@ def prompt(task_id: str, review: bool) -> Result:
         limits = PromptLimits(prompt=ralph.config.settings.prompt_tokens)
         facts = gather(ralph, plan, task, memory_on=status(ralph).available)
         if review:
-            to_review = gather_review(facts, history(ralph, task.feature), everything=False)
+            told = history(ralph, task.feature)
+            to_review = gather_review(facts, told, everything=False, standings=ralph.standings)
             built = review_prompt(facts, to_review, limits)
         else:
             facts = msgspec.structs.replace(facts, context=_context(ralph, facts))
