@@ -6,6 +6,7 @@ file for a leak.
 
 from __future__ import annotations
 
+import base64
 import json
 import random
 import re
@@ -297,6 +298,60 @@ ANNOUNCED: list[tuple[str, str, str]] = [
 ]
 
 
+# The same for secrets that a format, a protocol or a tool announces.
+CODED = base64.b64encode(b"bob:hunt" + b"er2").decode()
+PLACES: list[tuple[str, str]] = [
+    ('"db_password": {{"sensitive": true, "type": "string", "value": "{}"}}', PASSWORD),
+    ("Authorization: Splunk {}", "0dd1cbb4-45fe-4f5a-9a5b-7c1d2e3f4a5b"),
+    ("https://d1.example.net/a.jpg?Expires=1&Signature={}&Key-Pair-Id=K", made(URL64, 43)),
+    ('"github-oauth": {{"github.com": "{}"}}', LONG),
+    ("CREATE LOGIN bob WITH PASSWORD = N'{}';", PASSWORD),
+    ("INSERT INTO users (name, password) VALUES ('bob', '{}');", "hunt" + "er2"),
+    ("username,password,role\nbob,{},admin\n", "hunt" + "er2"),
+    ("| user | password |\n| --- | --- |\n| bob | {} |\n", "hunt" + "er2"),
+    ("USER bob\r\n331 Password required\r\nPASS {}\r\n", "hunt" + "er2"),
+    ("a1 LOGIN bob {}", "hunt" + "er2"),
+    ("AUTH PLAIN {}", CODED),
+    ("334 UGFzc3dvcmQ6\n{}", CODED),
+    ('expect "assword:"\nsend "{}\\r"', "hunt" + "er2"),
+    ("ConvertTo-SecureString '{}' -AsPlainText -Force", "hunt" + "er2"),
+    ("%7B%22password%22%3A%22{}%22%7D", "hunt" + "er2"),
+    ("{{&quot;password&quot;:&quot;{}&quot;}}", "hunt" + "er2"),
+    ("{{\\u0022password\\u0022:\\u0022{}\\u0022}}", "hunt" + "er2"),
+    ("db.password\\={}", "hunt" + "er2"),
+    ("local password = [[{}]]", "hunt" + "er2"),
+    ('accounts: ["{}"]', "0x" + made(HEX, 64)),
+    ("Keypair.fromSecretKey(Uint8Array.from([{}]))", ",".join(str(n % 256) for n in range(64))),
+    ("BUNDLE_ENTERPRISE__CONTRIBSYS__COM={}", "deadbe12:cafeba34"),
+    ("password={}\n", "odqOdSOd" + "MyNjOg"),
+    ("password: !!str {}\n", "hunt" + "er2"),
+    ('"password": ["{}"]', "hunt" + "er2"),
+    ("snmp-server community {} RO", "hunt" + "er2"),
+    ("jwt.sign(payload, '{}')", "hunt" + "er2"),
+    ('command: ["redis-server", "--requirepass", "{}"]', "hunt" + "er2"),
+]
+
+
+@pytest.mark.parametrize(("text", "secret"), PLACES)
+def test_what_a_format_or_a_tool_announces_is_replaced(text: str, secret: str) -> None:
+    clean = redact(text.format(secret))
+    assert secret not in clean
+    before, after = text.format("\0").split("\0")
+    assert clean.startswith(before)
+    assert clean.endswith(after)
+
+
+@pytest.mark.parametrize("width", [64, 76, 100, 120])
+@pytest.mark.parametrize("between", ["\n", "\n    ", "\\n", '"\n    "', "' +\n  '", "\n> "])
+def test_a_token_wrapped_over_lines_is_replaced_whole(width: int, between: str) -> None:
+    for token in (jwt() + made(URL64, 300), KNOWN["atlassian"][1], KNOWN["openai project"][1]):
+        lines = [token[at : at + width] for at in range(0, len(token), width)]
+        clean = redact(f"got it:\n{between.join(lines)}\nand went on\n")
+        assert not any(line in clean for line in lines)
+        assert clean.startswith("got it:\n[redacted:")
+        assert clean.endswith("\nand went on\n")
+
+
 @pytest.mark.parametrize(("text", "secret", "kind"), ANNOUNCED)
 def test_what_a_name_a_header_or_a_url_announces_is_replaced(
     text: str, secret: str, kind: str
@@ -474,6 +529,20 @@ HARMLESS = [
     "arn:aws:secretsmanager:us-west-2:123456789012:secret:MySecret-a1b2c3",
     "curl -u $USER:$TOKEN https://example.com; docker run -u 1000:1000 x",
     "risk-assessment-framework-2024 task-scheduler-implementation2",
+    "name,password,token\nthe user,reset link,limit\n",
+    "| option | password |\n| --- | --- |\n| type | string |",
+    "  'pwd',\n  'quad2d',\n  'quit',\n",
+    "call(\n    token=token,\n    device=args.device,\n)",
+    "as the user\nyou pass `-Dpam=no` to it",
+    "INSERT INTO texts (id, password) VALUES (1, 'password');",
+    "'password' => ['required', 'string', 'min:8'],",
+    "if true, send 'mode reader' after the password command",
+    "expect(password).toBe(sent)",
+    "let token = [[0.1, 0.2], [0.3, 0.4]]",
+    '"password": {"type": "string", "value": "required"}',
+    "the authorization: token limits and key sizes are documented",
+    "task-sk-chasing-dot-spinner2 and sk-learn-model-selection",
+    f"{jwt()[:20]} is how it begins\nand the next line follows",
     "Czechoslovakia SLOVAKIA",
 ]
 
@@ -604,6 +673,15 @@ HOSTILE = [
         "token,",
     ),
     *("-----BEGIN PRIVATE" + " KEY-----", "-----END PRIVATE" + " KEY-----", "A" * 64 + "\n"),
+    *(
+        "token\n",
+        "password,x\n",
+        "x|token|\n",
+        "insert into a(password) values (",
+        "%22password%22",
+        "[[",
+    ),
+    *("eyJ" + "a" * 61 + "\n", "ghp_" + "a" * 70 + "\n", "accounts: ['", "send 'assword' "),
     *("://", "postgres://u:", "://a:b@", "authorization: ", "bearer ", "cookie: ", "cookie: a=b;"),
     *(
         "curl -u a:b ",

@@ -54,6 +54,14 @@ def camel(part: str) -> bool:
     return len(part) >= 3 * (len(compiled(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|.").findall(part)) - 1)
 
 
+def jumbled(value: str) -> bool:
+    """Whether letters change their case too often for a name of several words."""
+    pieces = compiled(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+").findall(value)
+    if not value.isalpha() or len(value) < 8 or len(pieces) < 3:
+        return False
+    return len(value) < 3 * (len(pieces) - 1) or likeness(value) < -0.4
+
+
 def plausible(tier: int, value: str, how: str) -> bool:
     """Whether the value after a telling name is a secret, given `how` it was written.
 
@@ -115,7 +123,7 @@ def _plausible_password(value: str, how: str, mixed: bool) -> bool:
     if (len(value) >= 5 and mixed) or (value.isdigit() and len(value) >= 6):
         return True
     if how == "loose" or how == "bare" or not value.islower():
-        return False
+        return how != "loose" and jumbled(value)
     if value.isalpha():
         said = how == "prose" and rule("said").match(value)
         least = 8 if how == "line" else 4
@@ -259,11 +267,15 @@ def _written(text: str, match: re.Match[str], start: int, name: str) -> tuple[in
     sep = text[match.end("close") : at]
     flag = name.startswith("-") or (lead == "blank" and _is_flag(text, match.start()))
     env = sep == "=" and name.isupper()
-    quote = compiled(r"([\w.]{3,40}\()?[rbuRBU]{0,2}(\\{0,9})(\"\"\"|'''|[\"'`])").match(text, at)
+    quote = compiled(
+        r"([\w.]{3,40}\()?[rbufenRBUFENL@$]{0,2}(\\{0,9})(\"\"\"|'''|[\"'`]|"
+        r"(?<=\\)u0022|(?<=\\)x22|%22|&quot;|&#34;|&#x22;)"
+    ).match(text, at)
     if quote and compiled(r"(?i)\w*(?:env|get|read|input|prompt|load)").search(quote[1] or ""):
         return at, at, "loose"  # a call that fetches the value
     if quote and not (env and quote[3] == "`"):  # which would run a command
-        sure = lead in ("assign", "value", "default", "instead", "typed", "prose") and not quote[1]
+        sure = lead in ("assign", "value", "default", "instead", "typed", "prose")
+        sure = sure and not quote[1] and not sep.endswith("[")
         sure = sure or (lead == "blank" and text.endswith("#define ", 0, start))
         if lead == "call":
             sure = name.lower().startswith(("set", "with", "bearer", "basic", "api"))
@@ -271,6 +283,8 @@ def _written(text: str, match: re.Match[str], start: int, name: str) -> tuple[in
             sure = bool(rule("setter").search(text, max(0, start - 60), match.start()))
         how = "literal" if flag or env else "quoted" if sure else "loose"
         return quote.end(), _closing(text, quote), how
+    if sep.endswith("["):  # a long string of Lua
+        return at, _run_end(text, at, wide=False), "quoted"
     if lead in ("tag", "plist"):
         tag = lead == "plist" or text.endswith(("<", ":", 'name="', 'key="'), 0, start)
         return at, max(at, text.find("<", at, at + 200)) if tag else at, "literal"
@@ -301,7 +315,7 @@ def _written(text: str, match: re.Match[str], start: int, name: str) -> tuple[in
 def _closing(text: str, quote: re.Match[str]) -> int:
     """Return where a string literal ends; an unclosed one ends with its word."""
     at = quote.end()
-    if quote[2] or len(quote[3]) == 3:
+    if quote[2] or len(quote[3]) >= 3:
         end = text.find(quote[2] + quote[3], at, at + 4096)
     else:
         body = compiled(rf"(?:[^{quote[3]}\\\n]|\\.)*").match(text, at)

@@ -14,9 +14,10 @@ from itertools import accumulate, groupby
 from operator import itemgetter
 from typing import Final
 
-from ralph.text import assignments, secrets
+from ralph.text import assignments, columns, secrets
 from ralph.text.assignments import Span, filler, member, named
 from ralph.text.secrets import compiled, key_blocks
+from ralph.text.wrapped_tokens import continued
 
 # -- Secrets by position: `curl -u user:...`, `echo ... | docker login`, `.pgpass`, seed phrases.
 
@@ -146,6 +147,8 @@ def _spans(text: str) -> list[Span]:
     for row in secrets.rows("middle"):
         if row[1] in text:
             found += _inside(words, partial(_with_middle, row))
+    if "\n" in text or "\\n" in text:
+        found += continued(text, found)
     found += _inside(doubtful, _encoded)
     encoded = any(hint in word for _, word in doubtful for hint in secrets.word_set("key hints"))
     found += [(*span, "private-key") for span in key_blocks(text, encoded=encoded)]
@@ -154,6 +157,7 @@ def _spans(text: str) -> list[Span]:
     found += _headers(text, lowered)
     found += commands(text, lowered)
     found += named(text, lowered)
+    found += columns.cells(text, lowered)
     if doubtful and not found:  # random-looking strings wait until the surer ones are gone
         random = _inside(doubtful, secrets.tokens)
         found += [span for span in random if not _is_public(text, *span[:2])]
@@ -268,7 +272,7 @@ def _headers(text: str, lowered: str) -> Iterator[Span]:
                 basic = (match["scheme"] or "").startswith("basic")
                 yield *value.span(), "basic-auth" if basic else "bearer-token"
     if "bearer" in lowered or "basic " in lowered:
-        scheme = compiled(r"(?<![a-z])(bearer|basic):?[ \t]{1,4}\\{0,3}[\"'`]?")
+        scheme = compiled(r"(b(?<![a-z]b)(?:earer|asic)):?[ \t]{1,4}\\{0,3}[\"'`]?")
         for match in scheme.finditer(lowered):
             if value := credential.match(text, match.end()):
                 if match[1] == "bearer" and _sent(value[0], 16):
