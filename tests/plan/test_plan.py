@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from ralph.errors import BadInput, BadPlan, NotFound, PlanBusy
-from ralph.plan import edit
+from ralph.plan import edit, learnings
 from ralph.plan.edit import check
 from ralph.plan.learnings import add
 from ralph.plan.model import ContextFile, Status, Task
 from ralph.plan.store import Plan, digest
+from ralph.prompt.build import PromptFacts, PromptLimits, task_prompt
 
 
 @pytest.fixture
@@ -142,8 +143,16 @@ def test_paths_are_kept_with_forward_slashes(plan: Plan) -> None:
 
 
 def test_f13_description_and_architecture_may_say_the_same(plan: Plan) -> None:
-    edit.create_feature(plan, "auth", {"description": "JWT", "architecture": "JWT"})
-    assert plan.load().problems == ()
+    text = "Tokens are signed with RS256 and live in a cookie for one hour."
+    edit.create_feature(plan, "auth", {"description": text, "architecture": text})
+    edit.update_feature(plan, "auth", {"boundaries": text})
+    feature = plan.load().features[0]
+    assert (feature.description, feature.architecture, feature.boundaries) == (text, text, text)
+    assert edit.check(plan) == []
+    task = Task(id=1, feature="auth", title="t")
+    facts = PromptFacts(feature=feature, task=task, current_state="")
+    prompt = task_prompt(facts, PromptLimits())
+    assert prompt.text.count(text) == 3
 
 
 def test_f14_a_feature_with_tasks_is_not_deleted(plan: Plan) -> None:
@@ -154,6 +163,12 @@ def test_f14_a_feature_with_tasks_is_not_deleted(plan: Plan) -> None:
     edit.delete(plan, "tasks", task.id)
     edit.delete(plan, "features", "auth")
     assert plan.read().features == ()
+
+
+def test_f11_the_same_learning_twice_in_the_file_is_removed_as_one(plan: Plan) -> None:
+    write(plan, "features", "features:\n- {name: auth, learnings: [Same., Other., Same.]}\n")
+    learnings.remove(plan, "auth", "Same.")
+    assert [learning.text for learning in plan.feature("auth").learnings] == ["Other."]
 
 
 def test_f36_a_malformed_learning_is_an_error_with_its_place(plan: Plan) -> None:

@@ -296,7 +296,11 @@ class Judge(AllowNoLoss):
         old = {text_of(item): item for item in before}
         new: list[Any] = []
         items: list[Any] = []
+        seen: set[str] = set()
         for item in as_list(now):
+            if text_of(item) in seen:
+                continue  # the same learning twice is one (F11)
+            seen.add(text_of(item))
             if (same := old.get(text_of(item))) is None:
                 if (same := self._new_learning(key, item, [*before, *new], entry)) is None:
                     continue

@@ -27,10 +27,11 @@ class AddedLearning(msgspec.Struct, frozen=True):
     """The result of adding a learning.
 
     added: it is new. seen_again: the extractor saw a known one once more. known: a known one says
-    the same. removed_before: somebody removed it, so it is not learned again.
+    the same. reason_added: it had no reason until now. removed_before: somebody removed it, so it
+    is not learned again.
     """
 
-    what: Literal["added", "seen_again", "known", "removed_before"]
+    what: Literal["added", "seen_again", "known", "reason_added", "removed_before"]
     learning: Learning
     conflicts: tuple[Learning, ...] = ()
     evicted: Learning | None = None
@@ -90,8 +91,13 @@ def remove(
             removed["reason"] = _clean(reason)
         earlier = as_list(entry.get("removed_learnings"))
         entry["removed_learnings"] = [*earlier, removed][-Limits.removed_learnings :]
-        del items[i]
-        set_field(entry, "learnings", items)
+        # An agent's edit of the file may have left the same one there twice.
+        kept = [
+            item
+            for item, learning in zip(items, learnings, strict=True)
+            if learning.id != learnings[i].id
+        ]
+        set_field(entry, "learnings", kept)
         return learnings[i]
 
 
@@ -187,6 +193,8 @@ def append(plan: Plan, data: Data, feature: str, draft: Learning) -> AddedLearni
             items[i] = _merge_item(items[i], updated)
             set_field(entry, "learnings", items)
         again = updated.hit_count > learnings[i].hit_count
+        if updated.reason and not learnings[i].reason and not again:
+            return AddedLearning("reason_added", updated)
         return AddedLearning("seen_again" if again else "known", updated)
     pairs = zip(learnings, verdicts, strict=True)
     rivals = tuple(old for old, verdict in pairs if verdict == "conflict")
@@ -203,7 +211,12 @@ def compare_new(old: str, new: str) -> Verdict:
 
 
 def _confirm(old: Learning, new: Learning) -> Learning:
-    """Count the extractor's new evidence, nobody else's (F10); a person's word raises the trust."""
+    """Count the extractor's new evidence, nobody else's (F10); a person's word raises the trust.
+
+    Whoever is trusted as much may say it again with the reason that it lacks (F31).
+    """
+    if new.reason and not old.reason and TRUST[new.source] >= TRUST[old.source]:
+        old = msgspec.structs.replace(old, reason=new.reason)
     if new.source == "auto" and new.iteration is not None:
         last = max(old.last_seen or 0, old.iteration or 0)
         if new.iteration > last:

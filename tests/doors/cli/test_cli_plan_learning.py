@@ -176,3 +176,35 @@ def test_f2_full_learnings_refuse_and_the_extractors_oldest_makes_room(
     file.write_text(file.read_text("utf-8").replace("source: human", "source: auto", 1), "utf-8")
     ran = ralph.well("learning", "add", REDIS, "--feature", "auth")
     assert ran.out.splitlines() == [f"Added: {REDIS}", "It replaced: aq fact"]
+
+
+def test_f31_an_agent_is_asked_for_a_reason_and_may_add_it(
+    ralph: Line, monkeypatch: pytest.MonkeyPatch, project: Path
+) -> None:
+    monkeypatch.setenv("RALPH_TASK", "1")
+    said = ralph.well("learning", "add", REDIS, "--feature", "auth").out
+    assert "It has no reason. Run it again with --reason" in said
+    again = ralph.well("learning", "add", REDIS, "--feature", "auth", "--reason", "app.py").out
+    assert "The reason is added to " in again
+    assert [each["reason"] for each in listed(ralph)] == ["app.py"]
+
+
+def test_f31_an_agent_adds_no_reason_to_a_persons_learning(
+    ralph: Line, monkeypatch: pytest.MonkeyPatch, project: Path
+) -> None:
+    add(ralph, REDIS)
+    monkeypatch.setenv("RALPH_TASK", "1")
+    ralph.well("learning", "add", REDIS, "--feature", "auth", "--reason", "mine")
+    assert [each["reason"] for each in listed(ralph)] == [None]
+
+
+def test_f36_what_cannot_be_read_is_named_by_list_and_show(ralph: Line, project: Path) -> None:
+    file = project / ".ralph/db/features.yaml"
+    file.write_text("features:\n- name: auth\n  learnings:\n  - Fine.\n  - {txt: oops}\n")
+    for words in (
+        ["learning", "list"],
+        ["learning", "list", "--feature", "auth"],
+        ["feature", "show", "auth"],
+        ["feature", "list"],
+    ):
+        assert "features.yaml:5:5" in ralph.well(*words).err, words

@@ -27,6 +27,7 @@ _ADD_TEXTS = {
     "added": "Kept",
     "known": "Not added: too close to a known learning",
     "seen_again": "Known already",
+    "reason_added": "The reason is added",
     "removed_before": "Not kept, because it was removed before",
 }
 _STATUSES = {"enum": ["pending", "in_progress", "blocked", "done", "skipped"]}
@@ -123,14 +124,19 @@ def append_learning(
         task_id=task,
     )
     line = f"[{added.learning.id}] {harmless(added.learning.text, 500)}"
+    why = ""
+    if added.what in ("added", "known") and not added.learning.reason:
+        why = "\nIt has no reason. Call this again with the same text and a reason: how you know."
     if added.what == "added" and not (added.conflicts or added.evicted):
-        return f"{_ADD_TEXTS[added.what]}: {line}"  # only repeats the call, so it needs no fence
+        return (
+            f"{_ADD_TEXTS[added.what]}: {line}{why}"  # only repeats the call, so it needs no fence
+        )
     lines = [line]
     lines += [f"It contradicts [{each.id}] {harmless(each.text, 500)}" for each in added.conflicts]
     if added.evicted:
         lines.append(f"It took the place of: {harmless(added.evicted.text, 500)}")
     also = " Both are kept; say in a comment which one is right." if added.conflicts else ""
-    return f"{_ADD_TEXTS[added.what]}.{also}\n{mark(chr(10).join(lines))}"
+    return f"{_ADD_TEXTS[added.what]}.{also}\n{mark(chr(10).join(lines))}{why}"
 
 
 @Tool("Update the feature's prose", fields=_PROSE | _LISTS, destroys=True, repeatable=True)

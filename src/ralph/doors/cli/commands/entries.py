@@ -25,6 +25,7 @@ from ralph.records.learning import Learning
 from ralph.text.tokens import plural
 
 _TITLE_CHARS = 70
+_PROBLEMS_TOLD = 3
 _STATUSES = "pending (default), in_progress, blocked, done, skipped."
 
 
@@ -98,6 +99,7 @@ class PlanCommands(NamedTuple):
         def show(key: str) -> Result:
             plan = context.the_plan()
             entry = getattr(plan, word)(key)
+            _tell_problems(plan, kind)
             value = self.value(plan, entry) | self.history(entry)
             names = [name for name in ("created", "updated", "completed") if value.get(name)]
             times = {name: minute(value[name]) for name in names}
@@ -136,6 +138,17 @@ class PlanCommands(NamedTuple):
             return Result({"deleted": identity}, text)
 
         return group
+
+
+def _tell_problems(plan: Plan, *kinds: Kind) -> None:
+    """Say what in these files could not be read, so that nothing is left out silently (F36)."""
+    if plan.remote:
+        return
+    problems = [each for each in plan.read(*kinds).problems if each.severity == "error"]
+    for problem in problems[:_PROBLEMS_TOLD]:
+        note(str(problem))
+    if len(problems) > _PROBLEMS_TOLD:
+        note(f"and {len(problems) - _PROBLEMS_TOLD} more: ralph plan check")
 
 
 # -- features
@@ -251,7 +264,9 @@ feature = PlanCommands(
 @feature.command("list")
 def list_features() -> Result:
     """List the features and their progress."""
-    view = context.the_plan().read()
+    plan = context.the_plan()
+    _tell_problems(plan, "features", "tasks")
+    view = plan.read()
     value = [_feature_json(view, feature) for feature in view.features]
     rows = [_feature_row(view, feature) for feature in view.features]
     empty = "The plan has no features yet. Add one: ralph feature add NAME"
@@ -362,6 +377,7 @@ def ready(feature: str | None) -> Result:
 
 def _tasks_of(plan: Plan, feature: str | None) -> list[Task]:
     """Return the tasks, of one feature or of all; raise if the feature does not exist."""
+    _tell_problems(plan, "tasks")
     tasks = [each for each in plan.read("tasks").tasks if feature in (None, each.feature)]
     if feature is not None and not tasks:
         plan.feature(feature)
@@ -430,6 +446,7 @@ _ADDED = {
     "added": "Added: {0.text}",
     "known": "Not added: too close to {0.id}: {0.text}",
     "seen_again": "Seen again: {0.text}",
+    "reason_added": "The reason is added to {0.id}: {0.text}",
     "removed_before": "Not added, because it was removed before: {0.text}",
 }
 
@@ -460,6 +477,7 @@ def list_learnings(feature: str | None) -> Result:
     if feature is None and not (context.server_address() or context.found_project()):
         return Result([], f"No learnings here: {context.NO_PLAN}")
     plan = context.the_plan()
+    _tell_problems(plan, "features")
     if feature is not None:
         return _learnings(plan.feature(feature))
     entries = plan.read("features").features
@@ -526,6 +544,8 @@ def add(text: str, feature: str, task: str | None, source: str | None, **why: An
     added = add_to(feature, text, source=who, task_id=task_id, **why)
 
     lines = [_ADDED[added.what].format(added.learning)]
+    if in_run and added.what in ("added", "known") and not added.learning.reason:
+        lines.append("It has no reason. Run it again with --reason to say why it exists.")
     lines += [f"It contradicts: {each.id} {each.text}" for each in added.conflicts]
     lines += [f"It replaced: {added.evicted.text}"] if added.evicted else []
     conflicts = [learning_json(each) for each in added.conflicts]
