@@ -231,6 +231,7 @@ OTHER_FILES = {
     "doors.hooks.sessions": "Ralph's home",
     "doors.mcp.main": "the folder that a person names",
     "doors.mcp.server": "files of the project that the plan names",
+    "memory.general_fixes": "Ralph's home",
     "doors.rest.main": "no file: the address in a browser",
     "index.embedders.served": "Ralph's home",
     "index.embedders.static": "the package's model; Ralph's home",

@@ -11,7 +11,7 @@ import msgspec
 
 from ralph.capture.rules import pattern, rows
 from ralph.records.iteration import ErrorSeen, ErrorType
-from ralph.text.signature import signature
+from ralph.text.signature import signature, tells
 
 # Where to look for the place or the reason if the line itself does not give it.
 Look = str
@@ -108,6 +108,17 @@ _CLEAR = 4
 ASIDE = pattern("aside")
 
 
+# How test runners name a failed test above its reason: unittest, node and others, TAP.
+_TEST_NAME = re.compile(
+    r"(?:FAIL|ERROR): (\S+) \(|\s*[\u2716\u2717\u00d7\u2715] (.+?)(?: \([\d.]+m?s\))?$"
+    r"|\s*not ok \d+ - (.+)$"
+)
+_TAP_NAME = re.compile(r"name: '\w*Error'")
+_ASSERTS = re.compile(r"(?i)assert|expected|!=|==")
+# How far above its reason the name of a test is.
+_TEST_NAME_ABOVE = 40
+
+
 def errors_in(output: str, resolve: Resolve, *, failed: bool) -> list[ErrorSeen]:
     """Return the errors in a command's output, at most a handful, one entry per cause.
 
@@ -134,6 +145,22 @@ def errors_in(output: str, resolve: Resolve, *, failed: bool) -> list[ErrorSeen]
         weak = list(_worded(lines, at, WEAK, resolve))
         found = sorted(weak, key=lambda error: -_telling(error.message))[:1]
     return folded(found)[:MOST_PER_OUTPUT]
+
+
+def with_test_name(error: ErrorSeen, output: str) -> ErrorSeen:
+    """Return an assertion that shows only values with its test's name, which tells it apart."""
+    message = error.message
+    is_name = _TAP_NAME.fullmatch(message) is not None
+    if not is_name and (tells(message) or not _ASSERTS.search(message)):
+        return error
+    lines = output.split("\n")
+    at = next((n for n, line in enumerate(lines) if message in line), 0)
+    for line in reversed(lines[max(0, at - _TEST_NAME_ABOVE) : at]):
+        if found := _TEST_NAME.match(line):
+            reason = "AssertionError" if is_name else message
+            name = next(filter(None, found.groups()))
+            return msgspec.structs.replace(error, message=f"`{name}`: {reason}", error_type="test")
+    return error
 
 
 def plain_output(output: str) -> str:

@@ -28,6 +28,7 @@ from ralph.capture.errors import (
     placed,
     plain_output,
     typed,
+    with_test_name,
 )
 from ralph.capture.lines import sentences
 from ralph.capture.rules import names, pattern, rows, words
@@ -262,6 +263,7 @@ def _failures(command: str, code: int | None, text: str, resolve: Resolve) -> Co
     errors = errors_in(own, resolve, failed=True) or _best(own, resolve)
     worth = [error for error in errors if not pattern("unreadable").match(error.message)]
     worth = [one for one in worth if not is_scratch(command, one.message, one.error_type)]
+    worth = [with_test_name(error, own) for error in worth]
     if is_probe(command, text):
         # A wrong call is worth knowing, even if the command only asked.
         called = [error for error in worth if USAGE.search(error.message)]

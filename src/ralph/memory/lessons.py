@@ -142,12 +142,18 @@ class Solved(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def solved(
-    ralph: Ralph, message: str, *, feature: str | None = None, budget_s: float | None = None
+    ralph: Ralph,
+    message: str,
+    *,
+    feature: str | None = None,
+    file: str | None = None,
+    budget_s: float | None = None,
 ) -> Solved | None:
     """Return how this project solved an error before, by its signature; None if it is unknown.
 
-    With `feature`, only that feature is searched, and no conversations. Candidates are found by
-    words, so nothing heavy is loaded. `budget_s` limits catching up.
+    With `feature`, only that feature is searched, and no conversations. `file` is the error's: a
+    test of this name in another file is another test. Candidates are found by words, so nothing
+    heavy is loaded. `budget_s` limits catching up.
     """
     if not tells(message):
         return None
@@ -162,7 +168,11 @@ def solved(
         found = ralph.conversations.candidates(asked, words_only=True, budget_s=budget_s)
         hits += conclude(msgspec.structs.replace(asked, limit=MOST_HITS), found)
     errors = [(hit, error) for hit in hits for error in hit.record.errors]
-    met = [pair for pair in errors if same_error(signature(pair[1].message), wanted)]
+    met = [
+        pair
+        for pair in errors
+        if same_error(signature(pair[1].message), wanted) and not _is_other_test(pair[1], file)
+    ]
     met.sort(key=lambda pair: _order(pair[0].record))
     for hit, error in reversed(met):
         if error.resolution:
@@ -175,6 +185,10 @@ def solved(
                 solution=error.resolution,
             )
     return None
+
+
+def _is_other_test(error: ErrorSeen, file: str | None) -> bool:
+    return error.error_type == "test" and bool(file and error.file_path) and error.file_path != file
 
 
 def _order(record: Iteration | Exchange) -> tuple[str, int]:

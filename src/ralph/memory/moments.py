@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ralph import disk
 from ralph.errors import BadInput
 from ralph.memory.file_moments import FileLine, file_lines, shown_line
+from ralph.memory.general_fixes import remove_general_fixes, write_general_fixes
 from ralph.memory.inbox import Check, approved, chosen_replacements
 from ralph.memory.moments_table import (
     ASK,
@@ -53,11 +54,13 @@ def write_moments(ralph: Ralph) -> None:
     replaced = all_replaced(exchanges, notes, _chosen(ralph))
     write_replaced(ralph.project, replaced)
     write_silent(ralph, exchanges, notes)
+    gives = ralph.config.settings.knowledge_give
+    write_general_fixes(ralph.project, exchanges, gives=gives)
     file = Path(table_file(str(ralph.project.root), str(ralph.project.home)))
     told = ralph.config.settings.hook_inject
     rows = moment_rows(ralph, exchanges, notes, replaced) if told else []
     if not rows:
-        remove_moments(ralph)
+        file.unlink(missing_ok=True)
         return
     text = "".join(f"{row.encoded()}\n" for row in rows[:MOST_ROWS])
     with contextlib.suppress(OSError):  # a read-only or full home has no table, only its journals
@@ -68,6 +71,7 @@ def write_moments(ralph: Ralph) -> None:
 def remove_moments(ralph: Ralph) -> None:
     """Remove the project's table, so that nothing that is to be forgotten is told any more."""
     Path(table_file(str(ralph.project.root), str(ralph.project.home))).unlink(missing_ok=True)
+    remove_general_fixes(ralph.project)
 
 
 def moment_rows(

@@ -83,6 +83,16 @@ def before_text(found: Solved, bounds: TextBounds) -> str:
     return framed("before", [("", lines)], bounds)
 
 
+def elsewhere_text(message: str, fix: str, at: str, bounds: TextBounds) -> str:
+    """Return how another project of this person got past the same error."""
+    code = one_line(fix).replace("`", "'")
+    lines = [
+        f"The same error: {one_line(message)}",
+        f"What got past it on {day(at)}: `{code}`",
+    ]
+    return framed("elsewhere", [("", lines)], bounds)
+
+
 def file_text(lines: Sequence[str], bounds: TextBounds) -> str:
     """Return what is known about a file that is opened, as many lines as fit."""
     return framed(

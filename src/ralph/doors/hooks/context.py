@@ -18,6 +18,7 @@ from ralph.doors.hooks.call import MOST_CHARS, limit_s
 from ralph.doors.hooks.long_sessions import start_indexing
 from ralph.doors.hooks.messages import indexing_message, shown_message
 from ralph.errors import BadInput
+from ralph.memory.general_fixes import fix_elsewhere
 from ralph.memory.project import Focus, project_or_folder, read_focus
 from ralph.memory.ralph import open_ralph
 from ralph.memory.servers import ADDRESS
@@ -25,7 +26,7 @@ from ralph.memory.store import INCOMPLETE, Answer
 from ralph.memory.uses import read_silent
 from ralph.plan.model import PlanView
 from ralph.prompt.build import TextBounds, brief_ids, brief_text
-from ralph.prompt.recalled import before_text, later_text, recalled_text
+from ralph.prompt.recalled import before_text, elsewhere_text, later_text, recalled_text
 from ralph.recall import SESSION, Hit, held_in, session_in
 from ralph.recall.score import FLOOR, WORTH_TELLING
 from ralph.recall.telling import answered, worth_telling
@@ -330,6 +331,8 @@ def answer_failure(call: HookCall, run: CurrentRun | None) -> str:
     if not settings.hook_inject:
         return ""
     found = _solved_error(call, errors, None if run is None else run.feature)
+    if found is None and run is None and settings.knowledge_receive:
+        return _solved_elsewhere(call, errors)
     # Show it only once in a session. Its mark differs from that of a record shown with a prompt.
     told = f"error {found.id}" if found else ""
     if found is None or told in call.sessions.read(call.session).recalled_ids:
@@ -345,6 +348,21 @@ def answer_failure(call: HookCall, run: CurrentRun | None) -> str:
     return before_text(found, text_bounds(_FAILURE_TOKENS))
 
 
+def _solved_elsewhere(call: HookCall, errors: tuple[ErrorSeen, ...]) -> str:
+    """Return how another project of this person got past one of the errors, once a session."""
+    if call.remote:
+        return ""
+    project = project_or_folder(Path(call.root), home=Path(call.home))
+    for error in errors[:_LOOKED_UP]:
+        found = fix_elsewhere(project, error.message)
+        told = f"elsewhere {found.signature}" if found else ""
+        if found is None or told in call.sessions.read(call.session).recalled_ids:
+            continue
+        call.sessions.note_recalled(call.session, [told])
+        return elsewhere_text(error.message, found.fix, found.at, text_bounds(_FAILURE_TOKENS))
+    return ""
+
+
 def _solved_error(
     call: HookCall, errors: tuple[ErrorSeen, ...], feature: str | None
 ) -> Solved | None:
@@ -355,7 +373,9 @@ def _solved_error(
         silent = frozenset() if ralph.remote else read_silent(ralph.project)
         for error in errors[:_LOOKED_UP]:
             budget_s = call.watch.left_s() * _FAILURE_INDEX_SHARE
-            found = solved(ralph, error.message, feature=feature, budget_s=budget_s)
+            found = solved(
+                ralph, error.message, feature=feature, file=error.file_path, budget_s=budget_s
+            )
             if found and found.id not in silent:
                 return found
     return None
