@@ -239,6 +239,7 @@ OTHER_FILES = {
     "index.sqlite": "Ralph's home",
     "journal.ledger": "Ralph's home",
     "journal.session": "Ralph's home; the package",
+    "current_run": "/proc",
     "journal.file": "copies in Ralph's home",
     "journal.spool": "Ralph's home",
     "loop.agent": "the run's own folder in Ralph's home; Ralph's home",

@@ -1,19 +1,23 @@
 """The agent run that this process belongs to, from the environment that the loop sets.
 
-This is a fence, not a wall: a program that drops these variables passes for a person's. The module
-imports almost nothing, because every hook asks it first.
+This is a fence, not a wall. On Linux, a command whose variables were dropped or changed is still
+known by the processes above it; elsewhere it passes for a person's. The module imports almost
+nothing, because every hook asks it first.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, MutableMapping
 from typing import NamedTuple
 
 FEATURE = "RALPH_FEATURE"
 TASK = "RALPH_TASK"
 PROJECT = "RALPH_PROJECT"
 STARTED = "RALPH_STARTED"
+_VARIABLES = (FEATURE, TASK, PROJECT, STARTED)
+_MOST_PARENTS = 64
 
 
 class CurrentRun(NamedTuple):
@@ -41,3 +45,45 @@ def current_run(environ: Mapping[str, str] | None = None) -> CurrentRun | None:
         found.get(FEATURE), found.get(TASK, ""), found.get(PROJECT, ""), found.get(STARTED, "")
     )
     return run if TASK in found or run.feature else None
+
+
+def restore_run(environ: MutableMapping[str, str]) -> None:
+    """Set the variables again with which the loop started the agent above this process, if any.
+
+    An agent could drop them to pass for a person, or empty the task to pass for a review.
+    """
+    if (started_with := _run_above()) is None:
+        return
+    for name in _VARIABLES:
+        if name in started_with:
+            environ[name] = started_with[name]
+        else:
+            environ.pop(name, None)
+
+
+def _run_above() -> dict[str, str] | None:
+    """Return the variables of the outermost process above this one that belongs to a run.
+
+    That is the keeper of the agent, which also adopts processes whose parents have ended. A process
+    cannot change the environment that others read here, which it was started with.
+    """
+    if sys.platform != "linux":
+        return None
+    found: dict[str, str] | None = None
+    pid = os.getppid()
+    for _ in range(_MOST_PARENTS):
+        if pid <= 1:
+            break
+        try:
+            with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - needs no pathlib
+                # The second field is the name in brackets, and may contain spaces and brackets.
+                parent = int(file.read().rpartition(b")")[2].split()[1])
+            with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123
+                pairs = file.read().decode("utf-8", "surrogateescape").split("\0")
+        except OSError:  # another user's process, or one that has just ended
+            break
+        variables = dict(pair.split("=", 1) for pair in pairs if pair.startswith("RALPH_"))
+        if TASK in variables:
+            found = {name: variables[name] for name in _VARIABLES if name in variables}
+        pid = parent
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -349,3 +350,47 @@ def test_an_agent_learns_nothing_of_other_projects(
     for words in (("recent",), ("search", "kubernetes"), ("failures",)):
         assert "other project" not in ralph.well(*words).out
         assert "may not call" in ralph(*words, "--everywhere").complaint
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows the environment of parents")
+@pytest.mark.parametrize(
+    "trick",
+    [
+        "env -u RALPH_TASK -u RALPH_FEATURE",
+        "env RALPH_TASK=",
+        "env RALPH_TASK= RALPH_FEATURE=",
+        "env -u RALPH_TASK -u RALPH_FEATURE setsid -w",
+        "env -i HOME=$HOME RALPH_HOME=$RALPH_HOME PATH=$PATH",
+    ],
+)
+def test_f10_an_agent_that_changes_its_variables_is_still_in_its_run(
+    project: Path, tmp_path: Path, trick: str
+) -> None:
+    loop = Loop(project, embedder="none")
+    said = tmp_path / "said.txt"
+    before = (project / ".ralph/db/features.yaml").read_text()
+    calls = (
+        "learning review 3 --feature auth",
+        "learning remove 1 --feature auth",
+        "feature update auth --clear description",
+        "forget --feature auth --yes",
+        "undo",
+        "mcp --feature auth --review",
+    )
+    steps = [{"bash": f"{trick} {{{{ralph}}}} {call} >> {said} 2>&1; true"} for call in calls]
+    loop(scripted(tmp_path, {"steps": steps}), max_iterations=1)
+    lines = said.read_text().splitlines()
+    assert len(lines) == len(calls)
+    assert all("agent" in line for line in lines), lines
+    assert (project / ".ralph/db/features.yaml").read_text() == before
+    assert loop.facts("changed") == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows the environment of parents")
+def test_an_orphan_of_an_agent_is_still_in_its_run(project: Path, tmp_path: Path) -> None:
+    loop = Loop(project, embedder="none")
+    said = tmp_path / "said.txt"
+    call = f"{{{{ralph}}}} learning review 3 --feature auth >> {said} 2>&1"
+    orphan = f"(env -u RALPH_TASK -u RALPH_FEATURE setsid {call} &) ; sleep 5"
+    loop(scripted(tmp_path, {"steps": [{"bash": orphan}]}), max_iterations=1)
+    assert "may not call `ralph learning review`" in said.read_text()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from ralph import __version__
-from ralph.current_run import current_run
+from ralph.current_run import current_run, restore_run
 from ralph.doors.cli.render import clean_streams, one_line, render
 from ralph.errors import RalphError, os_error_text, suggestion
 from ralph.text.tokens import table
@@ -157,6 +157,7 @@ class Command(click.Command):
         group, given = name.partition(" ")[0], _SERVER in ctx.meta
         if not _REMOTE & {group, name} and (given or group not in _HERE):
             _refuse_server(name, "Leave out --server, or run" if given else "")
+        restore_run(os.environ)
         if current_run() is not None:
             from ralph.doors.cli.in_run import check
 

@@ -28,7 +28,7 @@ RALPH_* CLAUDE_PROJECT_DIR *_NUM_THREADS
 def run(argv: list[str]) -> int:
     """Serve until the client leaves. Return 1 if it cannot start, 2 for wrong arguments."""
     forget_environment(os.environ)
-    from ralph.current_run import current_run
+    from ralph.current_run import current_run, restore_run
     from ralph.doors.mcp.context import read_options
     from ralph.errors import BadInput, RalphError
 
@@ -40,6 +40,7 @@ def run(argv: list[str]) -> int:
         return 0
     if sys.stdin is None or sys.stdout is None:
         return _fail("mcp: stdin and stdout must be open", FAILED)
+    restore_run(os.environ)
     if (run := current_run()) is not None and not _is_for(options, run):
         return _fail("mcp: this is an agent's run, and it already has its own MCP server", FAILED)
     start = start_folder(options.project)
