@@ -138,6 +138,17 @@ def test_a_squash_of_two_sessions_is_told_apart_by_content(code: CodeHistory) ->
     assert blamed(code, "cart.py:14").session == talk(SECOND)
 
 
+def test_a_squash_of_many_commits_names_all_of_its_sessions(code: CodeHistory) -> None:
+    record = code.session(FIRST, code.create("cart.py", body("cart")))
+    others = "".join(
+        f"* fix: number {n}\n\nReviewed-by: Someone {n}\nCodex-Thread-ID: {n:08}{SECOND[8:]}\n"
+        for n in range(30)
+    )
+    code.commit(f"Squashed\n\n{others}Codex-Thread-ID: {FIRST}")
+    found = blamed(code, "cart.py:3")
+    assert (found.session, found.record, found.found_by) == (talk(FIRST), record, "trailer")
+
+
 def test_a_session_that_commits_what_another_one_wrote(code: CodeHistory) -> None:
     record = code.session(FIRST, code.create("cart.py", body("cart")))
     code.session(SECOND, code.create("other.py", body("other")))

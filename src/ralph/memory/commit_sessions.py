@@ -16,9 +16,13 @@ import msgspec
 
 from ralph.memory.working_copy import Commit, WorkingCopy
 
-_MOST_NAMES = 20
+# A squash of a long branch names dozens of sessions.
+_MOST_NAMES = 100
 _MOST_PARTS = 10
 _TRAILER = re.compile(r"^[ \t*-]*([A-Za-z][\w-]{2,40}):[ \t]+(\S.{3,300})$", re.M)
+_ITERATION = "ralph-iteration"
+_CHECKPOINT_NAME = "entire-checkpoint"
+_NAMES = (_ITERATION, _CHECKPOINT_NAME)
 _NAMES_SESSION = re.compile(r"(?i)(?:.*[-_])?(?:session|thread|conversation)(?:[-_]?id)?")
 # A UUID, an id of OpenCode, the id in an address of Claude Code, or the beginning of a UUID.
 _SESSION = re.compile(
@@ -62,15 +66,25 @@ def commit_source(copy: WorkingCopy, commit: Commit) -> CommitSource:
     """Return the iterations and sessions that the message of a commit names."""
     iterations: list[str] = []
     sessions: list[str] = []
-    for name, value in _TRAILER.findall(copy.message(commit.id))[:_MOST_NAMES]:
-        if name.casefold() == "ralph-iteration":
-            iterations.append(value.strip())
-        elif name.casefold() == "entire-checkpoint":
-            if found := _CHECKPOINT.fullmatch(value.strip()):
+    for name, value in _named_in(copy.message(commit.id)):
+        if name.casefold() == _ITERATION:
+            iterations.append(value)
+        elif name.casefold() == _CHECKPOINT_NAME:
+            if found := _CHECKPOINT.fullmatch(value):
                 sessions += _sessions_of_checkpoint(copy, found[0])
         elif _NAMES_SESSION.fullmatch(name):
             sessions += _SESSION.findall(value)
     return CommitSource(_once(iterations), _once(sessions))
+
+
+def _named_in(message: str) -> list[tuple[str, str]]:
+    """Return the trailers of a message that name who made it, each once."""
+    found = [
+        (name, value.strip())
+        for name, value in _TRAILER.findall(message)
+        if name.casefold() in _NAMES or _NAMES_SESSION.fullmatch(name)
+    ]
+    return list(dict.fromkeys(found))[:_MOST_NAMES]
 
 
 def _sessions_of_checkpoint(copy: WorkingCopy, checkpoint: str) -> Iterator[str]:
