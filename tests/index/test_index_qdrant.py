@@ -20,6 +20,7 @@ from ralph.errors import IndexOff
 from ralph.index import Corrupt, Passage
 from ralph.index.qdrant import QdrantConnection, QdrantStore
 from ralph.index.qdrant_start import CollectionNames
+from ralph.index.qdrant_view import META_ID
 from ralph.index.sync import is_current, live_of, open_index
 from ralph.memory.project import Project
 from ralph.memory.ralph import Ralph, open_ralph
@@ -183,8 +184,23 @@ def test_a_collection_has_the_parameters_of_the_source_documents(
         assert vectors["size"] == 64
     indexed = {one.body["field_name"] for one in server.asked(r"^PUT .*/index$")}
     assert indexed >= {"type", "facet_task_id", "facet_outcome", "facet_type", "tokens", "facets"}
+    kinds = {one.body["field_name"]: one.body["field_schema"] for one in server.asked("/index$")}
+    assert kinds["at"] == "datetime"  # the strict mode of Qdrant Cloud refuses the filter otherwise
     [searches] = [one.body["searches"] for one in server.asked("query/batch$")][-1:]
     assert {one["params"].get("hnsw_ef") for one in searches} >= {128}
+
+
+def test_an_older_collection_gets_the_indexes_it_lacks(served: Ralph, server: QdrantServer) -> None:
+    served.feature("auth").remember_all(topical(3))
+    served.feature("auth").search(QUESTION)
+    [name] = physical(server)
+    [found] = server.client.retrieve(name, [META_ID])
+    older = [field for field in (found.payload or {})["indexed"] if field != "at"]
+    server.client.set_payload(name, {"indexed": older}, [META_ID])
+    server.requests.clear()
+    served.feature("auth").remember_all(topical(4)[3:])
+    served.feature("auth").search(QUESTION)
+    assert [one.body["field_name"] for one in server.asked("PUT .*/index$")] == ["at"]
 
 
 def test_a_feature_has_an_alias_that_carries_its_name(served: Ralph, server: QdrantServer) -> None:

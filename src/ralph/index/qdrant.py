@@ -170,6 +170,8 @@ _INDEXES = {
     "keyword": "type record tokens facets facet_task_id facet_outcome facet_type".split(),
     "bool": ["head", "buried", "passage", "waits"],
     "integer": ["number", "sweep"],
+    # Qdrant Cloud's strict mode refuses a filter by a field without an index.
+    "datetime": ["at"],
 }
 _FACET = "facet_"
 # The assumed length of a passage, unless the first batch is large enough to measure it.
@@ -448,9 +450,11 @@ class QdrantStore:
                 average = sum(lengths) / len(passages)
             metadata = msgspec.structs.replace(metadata, average=max(average, 1.0))
         facets = {_FACET + name for passage in passages for name in passage.facets}
-        if new := sorted(facets.difference(metadata.indexed)):
-            self._index_payload(metadata.physical, "keyword", new)
-            metadata = msgspec.structs.replace(metadata, indexed=(*metadata.indexed, *new))
+        # An older version made a collection with fewer indexes.
+        for kind, fields in {**_INDEXES, "facets": sorted(facets)}.items():
+            if new := [field for field in fields if field not in metadata.indexed]:
+                self._index_payload(metadata.physical, "keyword" if kind == "facets" else kind, new)
+                metadata = msgspec.structs.replace(metadata, indexed=(*metadata.indexed, *new))
         return metadata
 
     def _fill(self, collection: Collection, vectors: Sequence[tuple[int, bytes]]) -> None:
