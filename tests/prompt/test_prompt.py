@@ -267,6 +267,12 @@ def test_f12_a_longer_one_gives_its_first_500_tokens_and_says_where_the_rest_is(
     assert "The rest is in a.md." in text
 
 
+def test_f12_with_a_server_the_rest_is_a_resource_too() -> None:
+    long = (KnowledgeFile("docs/a b.md", words(2001)),)
+    text = prompt(knowledge=long, server="feature-memory")
+    assert "and as the MCP resource feature://auth/files/docs/a%20b.md." in text
+
+
 def test_f12_all_of_them_over_4000_tokens_are_names_and_sizes_only() -> None:
     files = tuple(KnowledgeFile(f"{name}.md", words(1500)) for name in "abc")
     text = prompt(knowledge=files)

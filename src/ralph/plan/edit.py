@@ -20,7 +20,7 @@ from ralph.plan.store import Plan
 from ralph.plan.yaml import PlanFile
 from ralph.records.iteration import Iteration
 from ralph.text.sanitize import sanitize
-from ralph.text.tokens import compiled, table
+from ralph.text.tokens import compiled, estimate_tokens, table
 
 # Each ring takes a new search. If there are more, fix these and check again.
 _MOST_RINGS = 50
@@ -244,6 +244,7 @@ def _append_comment(entry: Data, comment: str, author: str | None, at: str) -> N
 # -- Context files: add files that are touched often, remove those that are gone, skip noise.
 
 
+_MOST_BYTES = 1_000_000
 _FILE_LISTS = ("context_files", "knowledge_paths")
 _COUNTS = ("touch_count", "last_touched")
 
@@ -362,6 +363,15 @@ def project_file(root: Path, path: str) -> Path | None:
         if file.is_file() and file.relative_to(top).parts[0].lower() not in (".git", ".ralph"):
             return file
     return None
+
+
+def file_tokens(root: Path, path: str) -> int | None:
+    """Return the size of a file that the plan names, as a prompt counts it; None without a file."""
+    file = project_file(root, path)
+    if file is None:
+        return None
+    with file.open("rb") as opened:
+        return estimate_tokens(opened.read(_MOST_BYTES).decode("utf-8", "replace"))
 
 
 def is_there(project: Path, path: str, *, file: bool = False) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote as quote_url
 
 import msgspec
 
@@ -181,7 +182,7 @@ def task_prompt(facts: PromptFacts, limits: PromptLimits) -> Prompt:
             PromptSection(CONTEXT, facts.context, worth=3),
             PromptSection("learnings", _block("learnings", facts.learnings), worth=4),
             PromptSection("files", _files(facts.feature, facts.vanished), worth=5),
-            PromptSection("knowledge", _knowledge(facts.knowledge, limits), worth=6),
+            PromptSection("knowledge", _knowledge(facts, limits), worth=6),
         ],
         budget_tokens=limits.prompt,
     )
@@ -205,7 +206,7 @@ def review_prompt(facts: PromptFacts, review: ReviewFacts, limits: PromptLimits)
             PromptSection("warnings", _warnings(facts.repeated)),
             PromptSection("memory", _memory(facts, review=True)),
             PromptSection("files", _files(facts.feature, facts.vanished), worth=1),
-            PromptSection("knowledge", _knowledge(facts.knowledge, limits), worth=2),
+            PromptSection("knowledge", _knowledge(facts, limits), worth=2),
         ],
         budget_tokens=limits.prompt,
     )
@@ -335,26 +336,33 @@ def _files(feature: Feature, vanished: Sequence[str]) -> str:
     return _block("files", [*lines, *map(sanitize_line, vanished)])
 
 
-def _knowledge(files: Sequence[KnowledgeFile], limits: PromptLimits) -> str:
+def _knowledge(facts: PromptFacts, limits: PromptLimits) -> str:
     """Show whole files if they are small, else their beginnings, else only their names (F12)."""
-    if not files:
+    if not facts.knowledge:
         return ""
-    sized = [(file, _tokens(file.text)) for file in files]
-    text = "\n\n".join(_knowledge_file(file, tokens, limits) for file, tokens in sized)
+    sized = [(file, _tokens(file.text)) for file in facts.knowledge]
+    parts = [_knowledge_file(file, tokens, limits, facts) for file, tokens in sized]
+    text = "\n\n".join(parts)
     if estimate_tokens(text) > limits.knowledge_all:
         names = [f"- {sanitize_line(file.path)} ({tokens} tokens)" for file, tokens in sized]
         text = "Too long to show here; open those you need:\n" + "\n".join(names)
     return render("knowledge", files=mark(text))
 
 
-def _knowledge_file(file: KnowledgeFile, tokens: int, limits: PromptLimits) -> str:
+def _knowledge_file(
+    file: KnowledgeFile, tokens: int, limits: PromptLimits, facts: PromptFacts
+) -> str:
     path = sanitize_line(file.path)
     if tokens <= limits.knowledge_file:
         return f"## {path}\n{_prose(file.text.strip())}"
     beginning = first_tokens(file.text, limits.knowledge_excerpt)
+    place = path
+    if facts.server:  # its files are resources, too
+        address = f"feature://{quote_url(facts.feature.name, safe='')}/files/{quote_url(file.path)}"
+        place += f", and as the MCP resource {address}"
     return (
         f"## {path} (the first {limits.knowledge_excerpt} of {tokens} tokens)\n"
-        f"{_prose(beginning)}\n[...] The rest is in {path}."
+        f"{_prose(beginning)}\n[...] The rest is in {place}."
     )
 
 

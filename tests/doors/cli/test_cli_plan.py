@@ -668,3 +668,11 @@ def test_text_from_anywhere_survives_an_encoding_that_lacks_it(project: Path) ->
 
     assert made.returncode == 0, made
     assert json.loads(made.stdout)["description"] == "项目"
+
+
+def test_f12_a_feature_shows_the_sizes_of_its_knowledge_files(planned: Line, project: Path) -> None:
+    (project / "docs.md").write_text("Tokens are signed with RS256. " * 100)
+    planned.well("feature", "update", "auth", "--knowledge-path", "docs.md")
+    assert "docs.md [" in planned.well("feature", "show", "auth").out
+    assert " tokens]" in planned.well("feature", "show", "auth").out
+    assert planned.well("feature", "show", "auth", "--json").json["knowledge_paths"] == ["docs.md"]

@@ -15,7 +15,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from ralph.current_run import current_run
+from ralph.current_run import current_run, restore_run
 from ralph.errors import BadInput, RalphError
 from ralph.wire import is_loopback
 
@@ -84,6 +84,7 @@ def run(argv: list[str], *, page_of: PageOf, mcp_of: McpOf | None = None) -> int
     except SystemExit as end:
         return int(end.code or 0)
     try:
+        restore_run(os.environ)
         if current_run() is not None:
             raise BadInput(f"an agent in `ralph run` cannot start `ralph {name}`")
         return _serve(options, page_of, mcp_of)

@@ -160,6 +160,14 @@ def _feature_json(view: PlanView, feature: Feature) -> dict[str, Any]:
     return {**plain(feature), "learnings": learnings, "current_state": state}
 
 
+def _sized(path: str) -> str:
+    """Return a knowledge file's path with its size, as a prompt counts it (F12)."""
+    if context.on_server() is not None:
+        return path
+    tokens = edit.file_tokens(context.the_project().root, path)
+    return f"{path} [missing]" if tokens is None else f"{path} [{plural(tokens, 'token')}]"
+
+
 def _feature_texts(feature: Feature) -> dict[str, list[str]]:
     files = [
         f"{file.path} [{file.source}"
@@ -167,7 +175,8 @@ def _feature_texts(feature: Feature) -> dict[str, list[str]]:
         for file in feature.context_files
     ]
     lessons = [f"{each.id} {each.text} {each.provenance}" for each in feature.learnings]
-    return {"context_files": files, "learnings": lessons}
+    knowledge = [_sized(path) for path in feature.knowledge_paths]
+    return {"context_files": files, "knowledge_paths": knowledge, "learnings": lessons}
 
 
 def _feature_history(feature: Feature) -> dict[str, Any]:
