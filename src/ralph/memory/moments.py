@@ -26,6 +26,7 @@ from ralph.memory.moments_table import (
     table_file,
 )
 from ralph.memory.newest import newest_exchanges, notes_of
+from ralph.memory.project_words import write_common_words
 from ralph.memory.repeats import Repeat, proven_repeats
 from ralph.memory.replaced import Replaced, all_replaced, write_replaced
 from ralph.memory.uses import write_silent
@@ -54,6 +55,7 @@ def write_moments(ralph: Ralph) -> None:
     replaced = all_replaced(exchanges, notes, _chosen(ralph))
     write_replaced(ralph.project, replaced)
     write_silent(ralph, exchanges, notes)
+    write_common_words(ralph.project, exchanges)
     gives = ralph.config.settings.knowledge_give
     write_general_fixes(ralph.project, exchanges, gives=gives)
     file = Path(table_file(str(ralph.project.root), str(ralph.project.home)))

@@ -300,8 +300,8 @@ def test_a_question_that_was_asked_often_is_told_once_with_its_newest_answer(
         # Only words about how to work.
         ("create a new branch, implement the changes and review them", False),
         ("please run the tests again and commit the fixes", False),
-        # Only one word of the subject.
-        ("review the totals on the dashboard", False),
+        # Too little of the subject.
+        ("show the totals of each warehouse on the dashboard of the admins", False),
     ],
 )
 def test_a_record_is_told_only_if_it_shares_the_subject_of_the_prompt(
@@ -314,3 +314,23 @@ def test_a_record_is_told_only_if_it_shares_the_subject_of_the_prompt(
     earlier.hook("stop", last_assistant_message="The invoice export rounds totals once now.")
     told = Session(project, tmp_path).hook("user-prompt-submit", prompt=prompt).context
     assert ("rounds totals" in told) == is_told
+
+
+def test_the_common_words_of_a_project_are_no_subject(project: Path, tmp_path: Path) -> None:
+    from ralph.memory.project_words import read_common_words
+
+    session = Session(project, tmp_path)
+    for number in range(20):
+        session.prompts(f"How does gitsync mirror remote number {number}, case {chr(97 + number)}?")
+        session.says(f"The gitsync mirror handles remote {number} with a relay of its own.")
+    session.prompts("Why does the gitsync mirror lose annotated tags of a shallow clone?")
+    session.says("The gitsync mirror skipped annotated tags: a shallow clone has no tag objects.")
+    session.hook("stop", last_assistant_message="A shallow clone has no tag objects.")
+    with open_ralph(project) as ralph:
+        assert {"gitsync", "mirror", "remot"} <= read_common_words(ralph.project)
+    later = Session(project, tmp_path)
+
+    text = later.hook("user-prompt-submit", prompt="add a logo to the gitsync mirror page").context
+    assert text == ""
+    told = later.hook("user-prompt-submit", prompt="annotated tags of a shallow clone again")
+    assert "no tag objects" in told.context

@@ -20,6 +20,7 @@ from ralph.doors.hooks.messages import indexing_message, shown_message
 from ralph.errors import BadInput
 from ralph.memory.general_fixes import fix_elsewhere
 from ralph.memory.project import Focus, project_or_folder, read_focus
+from ralph.memory.project_words import read_common_words
 from ralph.memory.ralph import open_ralph
 from ralph.memory.servers import ADDRESS
 from ralph.memory.store import INCOMPLETE, Answer
@@ -33,6 +34,7 @@ from ralph.recall.telling import answered, worth_telling
 from ralph.records.conversation import Exchange, conversation_id
 from ralph.records.iteration import Iteration
 from ralph.state_folders import state_folder
+from ralph.text.rarity import usual_rarity
 from ralph.text.tokens import tokens
 
 if TYPE_CHECKING:
@@ -140,8 +142,9 @@ _PROMPT_BAR = 0.80
 _QUESTION_CHARS = 200
 # What is not indexed by then is indexed in the background.
 _FOR_INDEX = 0.1
-# How many words about its subject a prompt must share with earlier work.
-_LEAST_SHARED = 2
+# The share of what a prompt is about that earlier work must have. A long prompt says much else.
+_LEAST_SHARE = 0.35
+_MOST_NATS = 30.0
 # In a longer journal it takes too much time to look up how a failure was solved.
 _SHORT_JOURNAL_BYTES = 1_000_000
 
@@ -164,7 +167,8 @@ def recall_for_prompt(call: HookCall, prompt: str) -> str:
             for hit in answer
             if hit.id not in told and hit.id not in silent and not hit.is_replaced
         ]
-        chosen = _chosen(_about_the_prompt(prompt, hits))
+        common = frozenset[str]() if ralph.remote else read_common_words(ralph.project)
+        chosen = _chosen(_about_the_prompt(prompt, hits, common))
         focus = focus_of(call, ralph)
         if focus is not None:
             chosen.sort(key=lambda hit: getattr(hit.record, "feature", None) != focus.feature)
@@ -188,22 +192,25 @@ def _chosen(hits: Sequence[Hit]) -> list[Hit]:
     return [hit for hit in told if (hit.score or 0.0) >= WORTH_TELLING][:_PROMPT_HITS]
 
 
-def _about_the_prompt(prompt: str, hits: Sequence[Hit]) -> list[Hit]:
-    """Return the hits that share what the prompt is about, and not only words like "commit".
+def _about_the_prompt(
+    prompt: str, hits: Sequence[Hit], common: frozenset[str] = frozenset()
+) -> list[Hit]:
+    """Return the hits that share enough of what the prompt is about, by how rare its words are.
 
-    A note says one thing, so one word of it is enough; of longer work, two.
+    Words about how to work, such as "commit", and the `common` words of the project do not count.
+    A note says one thing, so one word of it is enough.
     """
-    subject = _subject(prompt)
-    if not subject:
-        return []
+    subject = _subject(prompt) - common
+    wanted = min(_MOST_NATS, sum(map(usual_rarity, subject)))
     found: list[Hit] = []
-    for hit in hits:
-        is_work = isinstance(hit.record, Exchange | Iteration)
-        needed = min(_LEAST_SHARED, len(subject)) if is_work else 1
+    for hit in hits if wanted else ():
         whole = recalled_text([hit], prompt, text_bounds(_PROMPT_TOKENS), later={})
         # Without the words around it, which are the same for all.
         text = whole.partition(">")[2].rpartition("<")[0]
-        if len(subject & _subject(text)) >= needed:
+        shared = subject & _subject(text)
+        is_work = isinstance(hit.record, Exchange | Iteration)
+        least = _LEAST_SHARE * wanted if is_work else 0.0
+        if shared and sum(map(usual_rarity, shared)) >= least:
             found.append(hit)
     return found
 
