@@ -205,10 +205,10 @@ def test_a_record_is_as_relevant_in_its_folder_as_everywhere(tmp_path: Path) -> 
 
 
 def test_records_that_share_no_word_with_the_question_change_nothing(ralph: Ralph) -> None:
-    ralph.remember(PRICES)
+    hold(ralph, "prices", (PRICES, "Understood."))
     [alone] = ralph.search(QUESTION)
-    for n in range(300):
-        ralph.remember(f"{UNRELATED[n % len(UNRELATED)]} Ticket {n}.")
+    others = [(f"{UNRELATED[n % len(UNRELATED)]} Ticket {n}.", "Noted.") for n in range(300)]
+    hold(ralph, "others", *others)
     [among] = ralph.search(QUESTION)
     assert alone.parts
     assert among.parts

@@ -39,8 +39,6 @@ _LEAST_SHORT = 0.05
 _LIKED = 1.1
 _DISLIKED = 0.8
 _MANY = 3
-# A chat has room for several conversations, so they may be less relevant than the best one.
-_BESIDE_THE_BEST = 0.6
 _ENDINGS = {1: "st", 2: "nd", 3: "rd"}
 _NO_EXCHANGES: Sequence[str] = ()
 _value = operator.attrgetter("value")
@@ -261,9 +259,7 @@ def grouped(
     or its best exchange, so exchanges that the summary does not mention are found, too.
     """
     talks = [hit for hit in hits if hit.kind in (schema.EXCHANGE, schema.SUMMARY)]
-    chosen = worth_telling(
-        talks, conversations=conversations, each=exchanges + 1, bar=floor, beside=_BESIDE_THE_BEST
-    )
+    chosen = worth_telling(talks, conversations=conversations, each=exchanges + 1, bar=floor)
     by_name: dict[str, list[Hit]] = {}
     for hit in chosen:
         by_name.setdefault(conversation_of(hit), []).append(hit)

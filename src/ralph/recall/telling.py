@@ -41,14 +41,13 @@ def worth_telling(
     conversations: int,
     each: int = 1,
     bar: float = TOLD,
-    beside: float = _BESIDE_THE_BEST,
 ) -> list[Hit]:
     """Return the hits to tell, in their order; none if they probably don't answer.
 
     At most `each` hits from one conversation, and at most this many `conversations`; a record that
     belongs to none counts as one. `bar`: how likely an answer must be. A conversation is told for a
-    relevant hit that would be told alone, or has at least the share `beside` of the best one's
-    relevance. Further hits from it need only reach the floor. Without a bar, every hit may be told.
+    relevant hit that would be told alone, or is nearly as relevant as the best one. Further hits
+    from it need only reach the floor. Without a bar, every hit may be told.
     """
     if answered(hits) < bar:
         return []
@@ -64,7 +63,7 @@ def worth_telling(
                 chosen[name].append(hit)
             continue
         alone = hit.parts.alone if hit.parts else 0.0
-        fits = alone >= bar or score >= beside * best
+        fits = alone >= bar or score >= _BESIDE_THE_BEST * best
         if score >= least and fits and len(chosen) < conversations:
             chosen[name] = [hit]
     return [hit for group in chosen.values() for hit in group]
