@@ -41,7 +41,7 @@ def test_candidates_that_cannot_reach_the_minimum_score_are_not_weighed() -> Non
     assert [hit.id for hit in conclude(question, alone)] == ["a-000"]
     assert [hit.id for hit in conclude(question, together)] == ["a-000", "b-000"]
     # The first of each memory are weighed in any case: they tell how likely it answers.
-    assert [weighed(memory) for memory in (*alone, *together)] == [15, 15, 15]
+    assert [weighed(memory) for memory in (*alone, *together)] == [20, 20, 20]
 
 
 def test_without_a_minimum_score_every_candidate_may_be_shown() -> None:

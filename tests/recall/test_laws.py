@@ -216,6 +216,17 @@ def test_records_that_share_no_word_with_the_question_change_nothing(ralph: Ralp
     assert among.score == pytest.approx(alone.score, abs=0.03)
 
 
+def test_how_many_are_shown_does_not_change_whether_they_answer(ralph: Ralph) -> None:
+    for text in [PRICES, *RELATED, *UNRELATED]:
+        ralph.remember(text)
+    answered = set()
+    for limit in (1, 2, 5, 20):
+        parts = ralph.search(QUESTION, limit=limit)[0].parts
+        assert parts
+        answered.add(parts.answered)
+    assert len(answered) == 1
+
+
 def test_a_better_answer_hides_none_that_answers_too(ralph: Ralph) -> None:
     hold(ralph, "decision", (CSV, "Understood."))
     assert [text_of(hit) for hit in ralph.search("csv encoding")] == [CSV]

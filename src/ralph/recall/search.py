@@ -383,8 +383,9 @@ _MOST_TIME_NATS = 10.0
 _BY_PERSON = 1.05
 # The relevance of a record if the question asks only for its day.
 _OF_DAYS = 0.75
-# How many more candidates are judged than are shown.
-_SPARE = 10
+# Among how many candidates the two are looked for that say whether a list answers. It does not
+# depend on how many are shown.
+_JUDGED = 20
 # The value from which a candidate is checked for whether it only repeats the question.
 _MAY_REPEAT = 0.4
 
@@ -441,8 +442,7 @@ def _judge_relevance(
         one.crowd = crowd
         one.may_repeat = only_words
         one.share = one.value / best_value
-    judged = candidates[: question.limit + _SPARE]
-    best, second = best_two((one.own, one.conversation) for one in judged)
+    best, second = best_two((one.own, one.conversation) for one in candidates[:_JUDGED])
     answered = answered_by(best, second) * asked.pointed
     for one in candidates:
         one.answered = answered
