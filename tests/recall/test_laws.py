@@ -276,6 +276,23 @@ def test_ten_conversations_about_a_subject_are_told_no_worse_than_one(ralph: Ral
     assert len(ten.conversations) == 3
 
 
+def test_a_better_answer_does_not_lower_how_often_a_subject_came_up(ralph: Ralph) -> None:
+    talks = [
+        ("Add JWT authentication to the API", "Tokens are signed with RS256."),
+        ("Rotate the keys of our authentication service", "They rotate every 30 days."),
+        ("Authentication fails behind the proxy", "It dropped the Authorization header."),
+        ("Write tests for the authentication flow", "Twelve tests cover login and logout."),
+        ("Document how authentication works", "See docs/auth.md: login, refresh, logout."),
+    ]
+    ordinals: list[int] = []
+    for n, talk in enumerate(talks):
+        hold(ralph, f"talk {n}", talk)
+        line = ralph.conversations.related("How does our authentication work?").line
+        ordinals.append(int(line.split("th ")[0].split("rd ")[0].split()[-1]) if line else 0)
+    assert ordinals == sorted(ordinals)
+    assert ordinals[-1] >= 5
+
+
 @pytest.mark.parametrize(
     ("kept", "asked"),
     [

@@ -15,7 +15,7 @@ import msgspec
 
 from ralph.memory.conversation_stream import ConversationStates
 from ralph.recall import Hit
-from ralph.recall.score import WORTH_TELLING
+from ralph.recall.score import TOLD
 from ralph.recall.search import Candidate, WordsHeld
 from ralph.recall.telling import conversation_of, worth_telling
 from ralph.recall.words import shortness
@@ -276,7 +276,8 @@ def grouped(
                 exchanges=tuple(RelatedExchange(hit.record, hit.score or 0.0) for hit in said),
             )
         )
-    topical = [hit for hit in talks if (hit.score or 0.0) >= WORTH_TELLING]
+    # A better answer lowers their relevance, but not what they say by themselves.
+    topical = [hit for hit in talks if hit.parts is not None and hit.parts.alone >= TOLD]
     names = dict.fromkeys(conversation_of(hit) for hit in topical)
     states = [one.conversations.get(name) for name in names for one in histories]
     about = [state.conversation for state in states if state]
