@@ -195,14 +195,14 @@ def _general(mistakes: Iterable[RepeatedError]) -> list[RepeatedError]:
 def _sessions(
     history: ConversationStates, recent: Sequence[Sequence[PastWork]]
 ) -> Iterator[PastSession]:
-    """Yield the last session that changed or decided something, and the last ones that lead to it:
-    they changed the same files.
+    """Yield the last session that changed or decided something, and earlier ones that were stopped
+    while they changed the same files.
     """
     worth = [work for work in reversed(recent) if not _is_trivial(work)]
     if not worth:
         return
     files = _files(worth[0])
-    rest = [work for work in worth[1:] if files & _files(work)]
+    rest = [work for work in worth[1:] if files & _files(work) and not work[-1].is_complete]
     for work in (worth[0], *rest[: _SESSIONS - 1]):
         name = work[0].conversation
         state = history.conversations.get(name)

@@ -9,6 +9,9 @@ import pytest
 from hooking import Session
 
 from ralph.clients.hook_settings import PLUGIN_FOLDER
+from ralph.memory.ralph import open_ralph
+from ralph.records.conversation import Conversation, Exchange, conversation_id, exchange_id
+from ralph.records.iteration import FileTouched
 from ralph.text.tokens import estimate_tokens
 
 
@@ -130,17 +133,38 @@ def test_sessions_that_changed_nothing_or_one_page_are_not_told(
     assert text_of(project, tmp_path) == ""
 
 
-def test_besides_the_last_session_only_those_with_the_same_files_are_told(
+def stopped(project: Path, day: int, asked: str, file: str) -> None:
+    """A session that a person stopped in the middle of its work."""
+    talk = conversation_id("claude-code", asked)
+    at = f"2026-11-{day:02}T10:00:00Z"
+    exchange = Exchange(
+        id=exchange_id(talk, "1"),
+        conversation=talk,
+        user=asked,
+        assistant="I am half way.",
+        status="interrupted",
+        started=at,
+        completed=at,
+        files_touched=(FileTouched(file, "modified"),),
+    )
+    with open_ralph(project, embedder="none") as ralph:
+        ralph.conversations.add(Conversation(id=talk, title=asked, created=at), [exchange])
+
+
+def test_besides_the_last_session_only_stopped_ones_with_the_same_files_are_told(
     project: Path, tmp_path: Path
 ) -> None:
     past(project, tmp_path, 1, "Cache the bank", writes=("bank.py",), says="The bank is cached.")
-    past(project, tmp_path, 2, "Draw the logo", writes=("logo.py",), says="The logo is drawn.")
-    past(project, tmp_path, 3, "Speed the bank up", writes=("bank.py",), says="The bank is fast.")
+    stopped(project, 2, "Close the bank at six", "bank.py")
+    stopped(project, 3, "Draw the logo", "logo.py")
+    past(project, tmp_path, 4, "Speed the bank up", writes=("bank.py",), says="The bank is fast.")
 
     text = text_of(project, tmp_path)
 
-    assert text.index("The bank is fast.") < text.index("The bank is cached.")
+    assert text.index("The bank is fast.") < text.index("Close the bank at six")
+    assert "It was not finished." in text
     assert "logo" not in text
+    assert "cached" not in text
 
 
 @pytest.mark.parametrize("source", ["resume", "fork"])

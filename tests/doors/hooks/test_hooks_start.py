@@ -233,7 +233,7 @@ def test_an_error_that_was_solved_is_told_with_its_solution(project: Path, tmp_p
     assert "unknown" not in newer
 
 
-def test_without_a_plan_a_session_begins_with_the_last_sessions_and_notes(
+def test_without_a_plan_a_session_begins_with_the_last_session_and_notes(
     project: Path, tmp_path: Path
 ) -> None:
     for number in (1, 2):
@@ -251,7 +251,7 @@ def test_without_a_plan_a_session_begins_with_the_last_sessions_and_notes(
 
     assert "- 2026-11-02: Make the invoice job 2 faster. The invoice job 2 now caches" in text
     assert "Committed: Cache the bank's answers, 2." in text
-    assert text.index("job 2") < text.index("job 1")
+    assert "job 1" not in text
     assert text.index("The bank closes at six. (human, ") < text.index("The tests need a network.")
     assert "not finished" not in text
     assert estimate_tokens(text) <= 500
