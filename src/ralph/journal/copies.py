@@ -21,7 +21,7 @@ from urllib.parse import unquote
 from ralph import disk
 from ralph.errors import UnsafeFile
 from ralph.journal.file import JournalFolder
-from ralph.journal.line import Unreadable, read_line
+from ralph.journal.line import FORGOTTEN, Unreadable, read_line
 from ralph.records import Record, Tombstone
 
 _SUFFIX = ".jsonl"
@@ -74,6 +74,8 @@ def restore_lines(
             # Read it under the lock: `forget` removes lines from copies under the same lock.
             before = _read(folder / file)
             found = _read(journal.path)
+            if found.startswith(before) and FORGOTTEN.encode() not in found[len(before) :]:
+                continue  # only added to: no need to look at each line
             lines, loss = _merged(before, found, journal.name)
             if not loss.lines and not loss.hidden:
                 continue
