@@ -32,7 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "wire": set(),
     "index": {*VALUES, "text", "journal", "disk", "wire", "programs"},
     "recall": {*VALUES, "text", "index"},
-    "plan": {*VALUES, "text", "disk", "state_folders"},
+    "plan": {*VALUES, "text", "disk", "state_folders", "current_run"},
     "memory": {
         *VALUES,
         "text",

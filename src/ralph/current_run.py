@@ -7,6 +7,7 @@ nothing, because every hook asks it first.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Mapping, MutableMapping
@@ -61,6 +62,14 @@ def restore_run(environ: MutableMapping[str, str]) -> None:
             environ.pop(name, None)
 
 
+def feature_of_agent() -> str:
+    """Return the feature whose agent this process belongs to, also by its parents; else ""."""
+    variables = _run_above()
+    run = current_run(os.environ if variables is None else variables)
+    return (run.feature if run else None) or ""
+
+
+@functools.cache
 def _run_above() -> dict[str, str] | None:
     """Return the variables of the outermost process above this one that belongs to a run.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -170,3 +171,30 @@ def test_journal_lines_that_git_took_come_back_with_undo(
     ran = ralph.well("undo", "--json").json
     assert ran["journal"] == [".ralph/db/memory/auth.jsonl: 1 line lost"]
     assert "Built the form." in [one.summary for one in loop.told()]
+
+
+LIBRARY = """\
+import sys
+from pathlib import Path
+from ralph.plan.learnings import remove, review
+from ralph.plan.store import Plan
+plan = Plan(Path(sys.argv[1]))
+remove(plan, "auth", 1)
+review(plan, "auth", 1)
+"""
+
+
+def test_f1_what_an_agents_script_does_with_the_library_is_shown_and_undone(
+    loop: Loop, tmp_path: Path, ralph: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "library.py"
+    script.write_text(LIBRARY)
+    call = f"{sys.executable} {script} {loop.root}"
+    lines = play(loop, tmp_path, {"bash": call})
+    assert lines == [
+        "feature auth: learning removed: The cookie must be set before the redirect.",
+        "feature auth: learning reviewed: Hashes are compared in constant time.",
+    ]
+    monkeypatch.chdir(loop.root)
+    ralph.well("undo")
+    assert [learning.source for learning in loop.plan.feature("auth").learnings][-1] == "human"

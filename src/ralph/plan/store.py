@@ -12,6 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from ralph import disk
+from ralph.current_run import feature_of_agent
 from ralph.errors import BadPlan, NotFound, PlanBusy
 from ralph.plan import model
 from ralph.plan.fields import read_view
@@ -234,7 +235,9 @@ class Plan:
         path = self.path(kind)
         disk.make_folder(path.parent)
         before = self.raw(kind)
-        self.log.note(self.now(), kind, before, raw, what, agent_of=self._agent_of)
+        # A script of an agent may call the library instead of the command line.
+        agent_of = self._agent_of or feature_of_agent()
+        self.log.note(self.now(), kind, before, raw, what, agent_of=agent_of)
         disk.replace(path, raw)
 
     def find(self, data: Data, kind: Kind, key: object) -> Data:
