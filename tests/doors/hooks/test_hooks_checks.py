@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from hooking import Hooked, Session, log
-from momenting import HEADLESS, about_to_open, about_to_run, table
+from momenting import HEADLESS, UNKNOWN, about_to_open, about_to_run, table
 
 from ralph import disk
 from ralph.doors.cli.main import run
@@ -285,3 +285,23 @@ def test_the_answers_are_only_the_persons(project: Path, tmp_path: Path) -> None
         file = ralph.project.cache / "inbox.json"
     assert file.stat().st_mode & 0o077 == 0
     assert MIGRATE not in file.read_text(encoding="utf-8")
+
+
+def test_what_was_imported_holds_at_once(
+    project: Path, tmp_path: Path, ralph_in: Callable[..., str]
+) -> None:
+    sessions = tmp_path / "sessions"
+    sessions.mkdir()
+    for day in ("02", "03"):
+        session = Session(project, sessions, began=f"2026-11-{day}T10:00:00Z")
+        session.prompts("Run the tests, please")
+        session.runs("rtk bun run test", UNKNOWN, failed=True)
+        session.runs("bun run test", "12 pass\n0 fail")
+        session.says("All 12 tests pass.")
+        session.prompts("Thanks")
+        session.says("You are welcome.")
+    assert table(project) == []
+
+    ralph_in("conversations", "import", "claude-code", str(sessions))
+
+    assert [row.key for row in table(project)] == ["rtk bun"]

@@ -279,6 +279,10 @@ def _read_sessions(client: str, folder: str | None, everything: bool, follow: bo
         prune_if_due(memory)
         with contextlib.suppress(MemoryOff):  # index now, so that the next search need not wait
             memory.sync(budget_s=_INDEX_BUDGET_S)
+        if not ralph.remote:
+            from ralph.memory.moments import write_moments
+
+            write_moments(ralph)  # hooks may say something of these sessions, too
         result = _imported(found)
         if not follow:
             return result
