@@ -30,6 +30,19 @@ def local_server() -> Iterator[QdrantConnection]:
         yield QdrantConnection(server.url, timeout_s=30.0)
 
 
+@contextmanager
+def engine_server() -> Iterator[QdrantConnection]:
+    """The same server with Qdrant's real engine behind it."""
+    from qdrant_engine import QdrantEngine  # it is large, and few tests need it
+
+    engine = QdrantEngine()
+    try:
+        with running(engine) as server:
+            yield QdrantConnection(server.url, timeout_s=30.0)
+    finally:
+        engine.close()
+
+
 def real_server() -> QdrantConnection:
     """The server that the environment names."""
     if REAL_URL is None:

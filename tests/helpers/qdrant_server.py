@@ -42,7 +42,7 @@ class Asked(NamedTuple):
 class QdrantServer:
     """Set a fault and it fails; `requests` tells what it was asked."""
 
-    def __init__(self, port: int = 0, client: QdrantClient | None = None) -> None:
+    def __init__(self, port: int = 0, client: Any = None) -> None:
         self.client = client or QdrantClient(":memory:")
         self.version = VERSION
         self.title = "qdrant - vector search engine"
@@ -98,9 +98,9 @@ class QdrantServer:
 
 
 @contextlib.contextmanager
-def running() -> Iterator[QdrantServer]:
+def running(client: Any = None) -> Iterator[QdrantServer]:
     """A server for as long as the block lasts."""
-    server = QdrantServer()
+    server = QdrantServer(client=client)
     try:
         yield server
     finally:

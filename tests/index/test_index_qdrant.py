@@ -561,7 +561,7 @@ def test_a_collection_with_other_parameters_is_told(served: Ralph, server: Qdran
     served.feature("auth").remember_all(topical(3))
     assert store.check(deep=True) == []
     [name] = physical(server)
-    config = server.client._client.collections[name].config  # type: ignore[attr-defined]
+    config = server.client._client.collections[name].config  # type: ignore[union-attr]
     config.vectors["meaning"].hnsw_config.m = 16
     config.vectors["meaning"].on_disk = False
     assert len(store.check(deep=True)) == 2

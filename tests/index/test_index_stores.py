@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from qdrant import REAL_URL, local_server, qdrant_store, real_server
+from qdrant import REAL_URL, engine_server, local_server, qdrant_store, real_server
 from remembering import by_row
 
 from ralph.index import (
@@ -33,7 +33,7 @@ X, Y, Z, W = (tuple(1.0 if place == axis else 0.0 for place in range(DIMS)) for 
 Numbers = Sequence[float]
 
 
-STORES = ["sqlite", "qdrant"]
+STORES = ["sqlite", "qdrant", "qdrant engine"]
 if REAL_URL is not None:
     STORES.append("qdrant server")
 
@@ -47,6 +47,9 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[IndexStore
             opened.close()
         case "qdrant":
             with local_server() as server, qdrant_store(server) as served:
+                yield served
+        case "qdrant engine":
+            with engine_server() as server, qdrant_store(server) as served:
                 yield served
         case _:
             with qdrant_store(real_server()) as real:
