@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from ralph.doors.hooks.context import _chosen
 from ralph.recall import Hit, Parts
 from ralph.recall.telling import worth_telling
@@ -49,3 +52,24 @@ def test_nothing_is_told_unless_an_answer_is_likely() -> None:
 def test_a_prompt_needs_a_likelier_answer_than_a_chat_and_gets_the_most_relevant_first() -> None:
     assert _chosen([hit("note", 0.95, answered=0.75)]) == []
     assert names(_chosen([hit("second", 0.90), hit("first", 0.95)])) == ["first", "second"]
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0.0, 1.0), st.floats(0.0, 0.99)), min_size=1, max_size=8, unique=True
+    ),
+    st.sampled_from([0.70, 0.80]),
+)
+def test_what_would_be_told_alone_is_told_among_others(
+    hits: list[tuple[float, float]], bar: float
+) -> None:
+    """If there is room for all of them."""
+    most = max(alone for _, alone in hits)
+    among = [
+        hit(str(n), score, alone=alone, answered=most) for n, (score, alone) in enumerate(hits)
+    ]
+    told = names(worth_telling(among, conversations=len(hits), bar=bar))
+    for n, (score, alone) in enumerate(hits):
+        by_itself = [hit(str(n), score, alone=alone, answered=alone)]
+        if worth_telling(by_itself, conversations=1, bar=bar):
+            assert str(n) in told
