@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -145,6 +146,7 @@ _FOR_INDEX = 0.1
 # The share of what a prompt is about that earlier work must have. A long prompt says much else.
 _LEAST_SHARE = 0.35
 _MOST_NATS = 30.0
+_PICTURE = re.compile(r"(?i)\[(?:image|screenshot)[^\]\n]{0,80}\]")
 # In a longer journal it takes too much time to look up how a failure was solved.
 _SHORT_JOURNAL_BYTES = 1_000_000
 
@@ -216,7 +218,9 @@ def _about_the_prompt(
 
 
 def _subject(text: str) -> set[str]:
-    return {word for word in tokens(text) if not word.isdigit()} - _process_words()
+    # Clients put "[Image #1]" in the place of a picture.
+    words = tokens(_PICTURE.sub(" ", text))
+    return {word for word in words if not word.isdigit()} - _process_words()
 
 
 @functools.cache
