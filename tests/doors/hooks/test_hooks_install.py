@@ -789,7 +789,7 @@ def test_doctor_tells_which_clients_use_the_memory(ralph: Line) -> None:
 def test_help_and_completion_name_the_doors_beside_the_command_line(
     ralph: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listing = ralph.well("--help").out
+    listing = ralph.well("help", "--all").out
     assert {"mcp", "hooks"} <= {line.split()[0] for line in listing.splitlines() if line}
     assert ralph("mcp").code == 2
 

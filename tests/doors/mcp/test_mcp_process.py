@@ -336,13 +336,14 @@ def test_a_read_only_project_is_searched_and_its_writes_are_refused(root: Path, 
     )
     prefix = ("unshare", "-m", "sh", "-c", script, "sh", str(root))
     before = Plan(root).raw("tasks"), Plan(root).raw("features")
+    kept = Plan(root).feature("auth").boundaries
     with wired(root, "--feature", "auth", "--task", "1", prefix=prefix) as server:
         server.greet()
         assert "drops the session" in server.call("search_feature_memory", query="session cookie")
         for name, arguments in {
             "update_task": {"status": "done"},
             "append_learning": {"text": "The token expires after one hour."},
-            "update_feature": {"boundaries": "None."},
+            "update_feature": {"boundaries": f"{kept} No OAuth."},
         }.items():
             given = {"name": name, "arguments": arguments}
             result = server.ask("tools/call", given)["result"]
