@@ -123,6 +123,9 @@ def test_the_prompt_after_a_plan_that_was_rejected_without_words_says_why() -> N
         prompt("why?"), call, came("1", REFUSED, error=True), stop, prompt("make it one skill each")
     )
     assert human(got) == [("Rejected plan: Row groups. make it one skill each", None)]
+    other = prompt("Compare the writer with the old one. What are the differences?")
+    got = session(prompt("why?"), call, came("1", REFUSED, error=True), stop, other)
+    assert human(got) == [("Rejected plan: Row groups.", None)]
 
 
 @pytest.mark.parametrize(

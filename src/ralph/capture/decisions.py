@@ -43,7 +43,8 @@ _LEAST_CAUSE = 36
 def decisions_in(text: str, *, strict: bool = False) -> list[Decision]:
     """Return the decisions stated in a text, in order; with `strict`, only explicit ones."""
     text = text[:_READ]
-    if not any(cue in text for cue in _CUES):
+    cues = [cue for cue in _CUES if cue in text]
+    if not cues:
         return []
     if "](" in text:
         text = pattern("linked").sub(r"\g<name>", text)
@@ -56,7 +57,7 @@ def decisions_in(text: str, *, strict: bool = False) -> list[Decision]:
             if pattern("causal").search(cause):
                 found.append(Decision(f"Root cause: {cause}", None))
             continue
-        if not 15 <= len(sentence) <= 1000 or not any(cue in sentence for cue in _CUES):
+        if not 15 <= len(sentence) <= 1000 or not any(cue in sentence for cue in cues):
             continue
         if sentence[0] == ">":
             continue
@@ -315,7 +316,8 @@ def refused(words: str, what: str) -> Decision | None:
 
 def refused_plan(title: str, words: str) -> Decision:
     """Return a rejected plan as a decision, and what the person said about it."""
-    return Decision(clip(f"Rejected plan: {title}. {_line(words)}", _LONGEST_BODY), None, "human")
+    text = f"Rejected plan: {title}. {_line(words)}".rstrip()
+    return Decision(clip(text, _LONGEST_BODY), None, "human")
 
 
 # The least that is told after a command in a title.
@@ -406,6 +408,14 @@ def _chooses(sentence: str) -> bool:
     if is_report or pattern("wants now").match(plain):
         return False
     return pattern("chooses").search(plain) is not None
+
+
+def _is_request(text: str) -> bool:
+    """Whether every sentence asks something or wants a deed, so that none gives a reason."""
+    parts = _clauses(_own_words(text))
+    return bool(parts) and all(
+        _is_question(part) or pattern("wants now").match(part) for part in parts
+    )
 
 
 def _takes_back(text: str) -> str:
@@ -594,7 +604,7 @@ class SessionAccount:
             self.hear_reply(text)
         # A client may start anew with the plan that it asked about.
         if title and not is_plain(text) and not is_plan(text):
-            return [refused_plan(title, text)]
+            return [refused_plan(title, "" if _is_request(text) else text)]
         return [found] if found else []
 
     def settled(self, decision: Decision) -> Decision:
@@ -684,9 +694,11 @@ def session_title(prompts: Iterable[str], *, own: str = "", done: Iterable[str] 
     results = [text for text in done if text[:1] != "/"]
     if asked and pattern("command").fullmatch(asked[0]):
         return _commands_title(asked[0], asked[1:], results)
-    titles = [title for prompt in asked if (title := title_from(prompt))]
-    if titles and is_telling(titles[0]):
-        return titles[0]
+    found = (title for prompt in asked if (title := title_from(prompt)))
+    first = next(found, "")
+    if first and is_telling(first):
+        return first
+    titles = [first, *found] if first else []
     # After a prompt that names nothing, the first answer says what it was about.
     told = _told_result(results[:1]) if titles else ""
     told = told or next(filter(is_telling, titles), "") or _told_result(results)

@@ -450,9 +450,12 @@ class SessionReader(ABC):
         self._open = None
 
     def _meet(self, part: Any) -> None:
+        met = self.met
         for name in self._names(part):
-            if name in self.met or len(self.met) < _MOST_NAMES:
-                self.met[name] = self.met.get(name, 0) + 1
+            if name in met:
+                met[name] += 1
+            elif len(met) < _MOST_NAMES:
+                met[name] = 1
         self._take(part)
 
     @abstractmethod

@@ -20,7 +20,9 @@ from ralph.text.tokens import tokens
 
 LONGEST_TEXT = 4000
 _SHORTEST = 12
+# The longest sentence that is quoted, and what it takes with its quotes.
 _LONGEST = 240
+LONGEST_REASON = _LONGEST + 4
 _LEAST_CLAUSE = 25
 _MOST_TEXTS = 4
 _MOST_CACHED = 200

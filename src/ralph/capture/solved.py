@@ -20,6 +20,7 @@ from ralph.capture import shell
 from ralph.capture.lines import clip
 from ralph.capture.outputs import USAGE
 from ralph.capture.reasons import (
+    LONGEST_REASON,
     LONGEST_TEXT,
     Echoed,
     Subject,
@@ -318,14 +319,15 @@ class Attempts:
         edited = list(dict.fromkeys(step.edit.path for step in steps if step.edit))
         if not change and edited and not why:
             return ""  # many changes, and nothing says which one helped
-        claims = []
-        for hunk_chars in _HUNKS:
-            parts = _change(failed, steps, call, instead, hunk_chars)
-            if not parts and edited:
-                parts = [f"edited {_few(edited)}"]
-            claims.append(_claim(failed, steps, call, instead, parts))
+        parts = change or ([f"edited {_few(edited)}"] if edited else [])
+        claims = [_claim(failed, steps, call, instead, parts)]
         if not claims[0]:
             return ""
+        if len(claims[0]) > LONGEST - LONGEST_REASON:
+            # Shorter ones leave room for a reason.
+            for hunk_chars in _HUNKS[1:]:
+                parts = _change(failed, steps, call, instead, hunk_chars) or parts
+                claims.append(_claim(failed, steps, call, instead, parts))
         if not why:
             self._fresh[name] = subject, claims
         if len(self._solved) < _MOST_SOLVED:

@@ -61,15 +61,23 @@ def codex_names(event: Mapping[str, Any]) -> Iterator[str]:
             yield f"tool_{name}"
 
 
-def claude_names(line: Any) -> Iterator[str]:
-    """Yield the names in a line of Claude Code."""
-    yield text_of(line.type)
-    for block in items(mapping(line.message).get("content")):
+def claude_names(line: Any) -> list[str]:
+    """Return the names in a line of Claude Code."""
+    names = [text_of(line.type)]
+    message = line.message
+    content = message.get("content") if isinstance(message, dict) else None
+    if not isinstance(content, list):
+        return names
+    for block in content:
+        if not isinstance(block, dict):
+            continue
         kind = text_of(block.get("type"))
-        yield f"block_{kind}"
-        name = text_of(block.get("name"))
-        if kind == "tool_use" and not name.startswith("mcp__"):
-            yield f"tool_{name}"
+        names.append(f"block_{kind}")
+        if kind == "tool_use":
+            name = text_of(block.get("name"))
+            if not name.startswith("mcp__"):
+                names.append(f"tool_{name}")
+    return names
 
 
 def gemini_names(event: Mapping[str, Any]) -> Iterator[str]:
