@@ -217,7 +217,9 @@ def plan_text(text: str) -> str:
     """Return a plan without the client's text before and after it."""
     for end in _PLAN_ENDS:
         text = text.partition(end)[0]
-    return pattern("plan follows").sub("", text.strip(), count=1).strip()
+    text = text.strip()
+    lead = pattern("plan follows").match(text)
+    return text[lead.end() :].strip() if lead else text
 
 
 def is_plan(text: str) -> bool:

@@ -93,10 +93,23 @@ def _tools(command: str, pattern: str, start: int) -> Iterator[tuple[int, bool]]
 _ROUNDS = 12
 
 
+# Short texts without a secret, such as names of tools and files: most come again and again.
+_SHORT_CHARS = 200
+_MOST_CLEAN = 4096
+_clean_texts: dict[str, None] = {}
+
+
 def redact(text: str) -> str:
     """Replace every secret with `[redacted:kind]`; doing it again changes nothing."""
+    if text in _clean_texts:
+        return text
     if "[redacted:" not in text:
-        return _clean(text, _ROUNDS)
+        clean = _clean(text, _ROUNDS)
+        if len(text) <= _SHORT_CHARS and clean == text:
+            if len(_clean_texts) >= _MOST_CLEAN:
+                _clean_texts.clear()
+            _clean_texts[text] = None
+        return clean
     # A mark of an earlier pass is a wall: no search goes into it or across it.
     pieces = compiled(r"(\[redacted:[a-z0-9-]{1,32}\])").split(text)
     return "".join(p if i % 2 else _clean(p, _ROUNDS) for i, p in enumerate(pieces))
