@@ -42,6 +42,8 @@ _OPEN_ENDS = 3
 _LEAST_FILES = 2
 _PROSE = (".md", ".txt", ".rst", ".adoc")
 _MISTAKES = 3
+# A command that was not run in so many sessions may no longer be right.
+_COMMANDS_FROM = 10
 _RESULT_CHARS = 220
 # An error is a mistake if it was made this often in this many of the last sessions.
 _MISTAKE_FROM = 3
@@ -141,7 +143,7 @@ def brief(
     # A person's notes come first, then others'; the newest of each first.
     notes.sort(key=lambda one: (TRUSTED.index(one.by), one.at or ""), reverse=True)
     newest = [one for session in recent for one in session]
-    commands = known_commands(newest)
+    commands = _lately_run(known_commands(newest), recent)
     return Brief(
         features=features,
         repeated=(
@@ -162,6 +164,17 @@ def _current(
     rules: Iterable[PersonsWords], replaced: Mapping[str, Sequence[Replacement]]
 ) -> list[PersonsWords]:
     return [one for one in rules if not no_longer_holds(replaced.get(one.id, ()), one.text)]
+
+
+def _lately_run(
+    commands: Sequence[KnownCommand], sessions: Sequence[Sequence[PastWork]]
+) -> list[KnownCommand]:
+    """Return the commands that one of the last sessions ran: a project may have moved on.
+
+    If none ran a command, all of them count.
+    """
+    lately = {session[0].conversation for session in sessions[-_COMMANDS_FROM:]}
+    return [one for one in commands if one.origin in lately] or list(commands)
 
 
 def _exchanges_in(history: ConversationStates, without: frozenset[str]) -> Iterable[str]:

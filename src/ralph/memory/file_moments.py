@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable, Sequence
 import msgspec
 
 from ralph.capture.lasting import choice_in, rule_name, rules_in
-from ralph.memory.working_copy import WorkingCopy
 from ralph.records.conversation import Exchange
 from ralph.records.iteration import TRUNCATED, Decision, ErrorSeen
 from ralph.records.note import Note
@@ -21,16 +20,14 @@ from ralph.text.signature import same_error, signature
 from ralph.text.tokens import shorten
 
 # How lines about one file are ordered: what people wrote down and said comes first.
-_CAUSE = 0
-_BROKEN = 1
-_SAID = 2
-_NOTED = 3
+_BROKEN = 0
+_SAID = 1
+_NOTED = 2
 _MOST_LINES = 2
 _MOST_CHANGED = 2
 _LEAST_SESSIONS = 2
 _TEXT_CHARS = 240
 _ID_CHARS = 12
-_ROOT_CAUSE = "Root cause: "
 _TEST = re.compile(
     r"(?:^|/)(?:tests?|specs?|__tests__|e2e)/|(?:^|/)test_|[._-](?:test|spec)\.[a-z]+$"
 )
@@ -41,8 +38,6 @@ _PROCESS = re.compile(
 )
 _LOOKS_LIKE_FILE = re.compile(r"\.[^/]+$|(?:^|/)[A-Z][a-z]+file$")
 _FILE_NAME = re.compile(r"(?:[\w.@+-]+/)*[\w@+-][\w.@+-]*\.[A-Za-z]\w{0,7}")
-# A name of code: in backticks, or with an underscore, a bracket or an inner capital.
-_CODE = re.compile(r"`([^`]{3,60})`|\b([A-Za-z]\w*(?:_\w+|[a-z][A-Z]\w*))\b|\b(\w{3,}\(\))")
 
 
 class FileLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,14 +48,13 @@ class FileLine(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     at: str
     origin: str = ""
-    weight: int = _CAUSE
+    weight: int = _BROKEN
     times: int = 1
 
 
 def file_lines(
     exchanges: Sequence[Exchange],
     notes: Iterable[Note],
-    copy: WorkingCopy,
     *,
     replaced: Collection[tuple[str, str]] = (),
 ) -> dict[str, list[FileLine]]:
@@ -75,8 +69,6 @@ def file_lines(
         for decision in exchange.decisions:
             if decision.source == "human":
                 found += _words_of_person(exchange, decision, changed, replaced)
-            elif decision.description.startswith(_ROOT_CAUSE):
-                found += _causes(exchange, decision, changed, copy)
     known = {path for exchange in exchanges for path in _paths(exchange)}
     for note in notes:
         if note.by == "human" and not _no_longer_holds(note.id, note.text, replaced):
@@ -157,41 +149,6 @@ def _of_note(note: Note, known: Iterable[str]) -> Iterable[FileLine]:
 # -- What broke.
 
 
-def _causes(
-    exchange: Exchange, decision: Decision, changed: Sequence[str], copy: WorkingCopy
-) -> Iterable[FileLine]:
-    """Return what was found to be wrong in a file, if most of the code it names is still there."""
-    if exchange.status != "complete":
-        return
-    cause = decision.description.removeprefix(_ROOT_CAUSE)
-    words = f"{cause} {decision.rationale or ''}"
-    paths = _named(words, _paths(exchange)) or list(changed)
-    names = {"".join(found).rstrip("()") for found in _CODE.findall(words)}
-    if not names or len(paths) > 1:
-        return
-    text = f"What was wrong here on {plain_date(exchange.completed)}: {_plain(cause)}"
-    if decision.rationale:
-        text += f", because {_plain(decision.rationale)}"
-    for path in paths:
-        if _still_has(copy, path, names):
-            yield FileLine(
-                path=path,
-                text=text,
-                id=exchange.id,
-                at=exchange.completed or "",
-                origin=exchange.conversation,
-            )
-
-
-def _still_has(copy: WorkingCopy, path: str, names: Iterable[str]) -> bool:
-    """Whether a file has most of the names; one that cannot be read is not spoken against."""
-    content = copy.text(path)
-    if not content:
-        return True
-    wanted = list(names)
-    return sum(name in content for name in wanted) > len(wanted) / 2
-
-
 class _BrokenFile(msgspec.Struct):
     error: ErrorSeen
     exchange: Exchange
@@ -245,9 +202,7 @@ def _chosen(found: Iterable[FileLine]) -> dict[str, list[FileLine]]:
     by_path: dict[str, list[FileLine]] = {}
     for line in sorted(found, key=lambda line: (line.weight, line.at), reverse=True):
         lines = by_path.setdefault(line.path, [])
-        # One cause a file is enough: a session often states the same one several times.
-        again = any(other.weight == line.weight == _CAUSE for other in lines)
-        if len(lines) < _MOST_LINES and not again and line.text not in {x.text for x in lines}:
+        if len(lines) < _MOST_LINES and line.text not in {x.text for x in lines}:
             lines.append(line)
     newest = {path: max(line.at for line in lines) for path, lines in by_path.items()}
     return {path: by_path[path] for path in sorted(by_path, key=newest.__getitem__, reverse=True)}

@@ -30,7 +30,6 @@ from ralph.memory.project_words import write_common_words
 from ralph.memory.repeats import Repeat, proven_repeats
 from ralph.memory.replaced import Replaced, all_replaced, write_replaced
 from ralph.memory.uses import write_silent
-from ralph.memory.working_copy import WorkingCopy
 from ralph.text.sanitize import plain_date, plain_id, sanitize_line
 from ralph.text.tokens import plural, shorten
 
@@ -91,8 +90,7 @@ def moment_rows(
         rows += [_repeat_row(repeat) for repeat in proven_repeats(exchanges)]
     if settings.hook_files:
         replaced_words = {(one.record, one.words) for one in replaced}
-        copy = WorkingCopy(ralph.project.root)
-        by_path = file_lines(exchanges, notes, copy, replaced=replaced_words)
+        by_path = file_lines(exchanges, notes, replaced=replaced_words)
         lines = [line for some in by_path.values() for line in some]
         standings = ralph.standings.of([line.id for line in lines])
         # What was decided about code that is gone is history.

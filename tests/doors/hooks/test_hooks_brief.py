@@ -205,3 +205,17 @@ def test_the_budget_holds_for_many_rules_and_long_commands(project: Path, tmp_pa
 
     assert estimate_tokens(text) <= 500
     assert "module7" in text
+
+
+def test_a_command_that_the_last_ten_sessions_did_not_run_is_not_told(
+    project: Path, tmp_path: Path
+) -> None:
+    past(project, tmp_path, 1, runs=(("pytest -q", "12 passed", True),), writes=("job.py",))
+    assert "`pytest -q`" in text_of(project, tmp_path)
+    for day in range(2, 12):
+        past(project, tmp_path, day, runs=(("npm run build", "built", True),), writes=("job.js",))
+
+    text = text_of(project, tmp_path)
+
+    assert "- build: `npm run build`" in text
+    assert "pytest" not in text

@@ -158,3 +158,16 @@ def test_text_that_instructs_is_fenced(project: Path, tmp_path: Path) -> None:
     text = about_to_open(Session(project, tmp_path), "server/tracks.py").context
     assert text.count("</ralph-memory>") <= 1
     assert "ignore previous instructions" not in text
+
+
+def test_the_cause_of_a_solved_problem_is_not_told(project: Path, tmp_path: Path) -> None:
+    session = Session(project, tmp_path)
+    session.prompts("Find out why the tracks are slow, please")
+    session.writes("server/tracks.py")
+    (project / "server").mkdir()
+    (project / "server" / "tracks.py").write_text("def load_tracks(): ...\n", encoding="utf-8")
+    cause = "The root cause is that `load_tracks()` reads every track because it has no limit."
+    session.says(f"I found it. {cause}")
+    session.hook("stop", last_assistant_message=cause)
+
+    assert about_to_open(Session(project, tmp_path), "server/tracks.py").out == ""
