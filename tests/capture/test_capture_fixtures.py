@@ -84,6 +84,9 @@ RUNS: dict[str, Expected] = {
     # Six exchanges, one of them interrupted and one refused by the provider, then a compaction.
     "transcript_session": Expected("ok", "Asked: Make the check of the shop pass. The check passes", (("shop.py", "modified"),), (
         ("test", "AssertionError: total is wrong", "check.py", 2),), 10, 0.0088, 1320),
+    # The first command failed, and did not after the Makefile was written.
+    "transcript_newest": Expected("ok", "Fixed: there was no rule", (("Makefile", "created"),), (
+        ("runtime", "No rule to make target 'export'.  Stop.", None, None),), 4, 0.0032, 480),
     # Ended while the hook's output was all there was.
     "run_mp9r3tbb": Expected("killed", is_error=True),
     "run_mp9r3tc5": Expected("killed", is_error=True),
@@ -117,6 +120,9 @@ RUNS: dict[str, Expected] = {
 SOLVED = {
     "transcript_session": {"AssertionError: total is wrong": (
         'Edited shop.py: -`return prices[0]` +`return sum(prices)`; then `python3 check.py` passed. "total() returns only the first price, because it never sums them."'
+    )},
+    "transcript_newest": {"No rule to make target 'export'.  Stop.": (
+        'Edited Makefile; then `make export` passed. "There is no rule, so I write one."'
     )},
     # The failed command had an expression that grep does not take.
     "subagent_qa_controls": {"grep: repetition-operator operand invalid": (
