@@ -138,6 +138,31 @@ def test_a_squash_of_two_sessions_is_told_apart_by_content(code: CodeHistory) ->
     assert blamed(code, "cart.py:14").session == talk(SECOND)
 
 
+def test_a_checkpoint_says_which_of_two_sessions_changed_the_file(code: CodeHistory) -> None:
+    code.session(FIRST, code.create("other.py", body("other")))
+    code.session(SECOND, code.create("other2.py", body("other2")))
+    code.write("cart.py", body("cart"))  # by a program that a session started
+    code.commit("Squash\n\nEntire-Checkpoint: a1b2c3d4e5f6\nEntire-Checkpoint: b1b2c3d4e5f6")
+    code.git("checkout", "-q", "--orphan", "entire/checkpoints/v1")
+    code.git("rm", "-rfq", ".")
+    for folder, session, file in (("a1", FIRST, "other.py"), ("b1", SECOND, "cart.py")):
+        about = {"session_id": session, "files_touched": [file]}
+        code.write(f"{folder}/b2c3d4e5f6/metadata.json", json.dumps(about))
+    code.commit("Checkpoint")
+    code.git("checkout", "-q", "main")
+    found = blamed(code, "cart.py:3")
+    assert (found.session, found.found_by) == (talk(SECOND), "trailer")
+
+
+def test_a_squash_of_two_sessions_without_their_lines_leads_to_none(code: CodeHistory) -> None:
+    code.session(FIRST, code.create("other.py", body("other")))
+    code.session(SECOND, code.create("other2.py", body("other2")))
+    code.write("cart.py", body("cart"))
+    code.commit(f"Squash\n\nCodex-Thread-ID: {FIRST}\nCodex-Thread-ID: {SECOND}")
+    found = blamed(code, "cart.py:3")
+    assert (found.session, found.named) == ("", (FIRST, SECOND))
+
+
 def test_a_squash_of_many_commits_names_all_of_its_sessions(code: CodeHistory) -> None:
     record = code.session(FIRST, code.create("cart.py", body("cart")))
     others = "".join(

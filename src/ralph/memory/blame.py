@@ -157,7 +157,7 @@ def _of_file(copy: WorkingCopy, path: str, work: Sequence[FileWork], is_there: b
     return Blame(
         path=path,
         note=note,
-        changes=tuple(_change(item, copy, path) for item in work if item.anchors or _wrote(item)),
+        changes=tuple(_change(item, copy, path) for item in work if _changed_it(item)),
         decisions=tuple(decisions_of(work)),
         rejected=tuple(refusals_of(work)),
         broke=tuple(broken_in(work, {path})),
@@ -276,7 +276,7 @@ class SessionFinder:
         if source.sessions:
             sessions = self._sessions_in_memory(source.sessions)
             if sessions:
-                return self._of_sessions(place, sessions)
+                return self._of_sessions(place, sessions, source)
             if not all(map(_is_part, source.sessions)):
                 return LineSession(named=source.sessions)
         return self.by_content(place)
@@ -312,20 +312,37 @@ class SessionFinder:
         found = [talk for talk in wanted if talk in known]
         return found or [talk for talk in wanted if self._has(talk)]
 
-    def _of_sessions(self, place: int, sessions: Sequence[str]) -> LineSession:
+    def _of_sessions(
+        self, place: int, sessions: Sequence[str], source: CommitSource
+    ) -> LineSession:
         """Return which of the sessions that a commit names a line is from."""
         theirs = [item for item in self._work if item.session in sessions]
         found = self._writer(place, theirs, strict=False)
         if found is not None:
             return LineSession(found.session, found.id, "trailer")
-        if len(sessions) > 1:
-            return LineSession(named=tuple(name[:_SHORT_ID] for name in sessions))
+        if len(sessions) > 1 or len(source.sessions) > 1:
+            sessions = self._that_changed(self._lines[place].path, sessions, source)
+        if len(sessions) != 1:
+            return LineSession(named=source.sessions)
         # A session also commits what another one wrote.
         if writer := self._writer(place, self._work, strict=True):
             return LineSession(sessions[0], writer.id, "trailer")
         at = self._lines[place].commit.at
         earlier = [item.id for item in self._all if item.session in sessions and item.started <= at]
         return LineSession(sessions[0], earlier[0] if earlier else "", "trailer")
+
+    def _that_changed(
+        self, path: str, sessions: Sequence[str], source: CommitSource
+    ) -> Sequence[str]:
+        """Return those of the sessions of a commit that changed a file in it."""
+        if len(source.files) == len(source.sessions):
+            names = tuple(name for name in source.sessions if path in source.files[name])
+            return self._sessions_in_memory(names) if len(names) == 1 else ()
+        # Without checkpoints, their work in memory tells, if all of them are there.
+        if len(sessions) != len(source.sessions):
+            return ()
+        writers = {item.session for item in self._all if _changed_it(item)}
+        return [session for session in sessions if session in writers]
 
     def _writer(self, place: int, work: Sequence[FileWork], *, strict: bool) -> FileWork | None:
         """Return the work that left a line in its file before its commit, if one did."""
@@ -366,6 +383,10 @@ class SessionFinder:
         ):
             last += 1
         yield from range(first, last + 1)
+
+
+def _changed_it(work: FileWork) -> bool:
+    return bool(work.anchors) or _wrote(work)
 
 
 def _is_part(name: str) -> bool:

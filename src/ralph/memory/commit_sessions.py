@@ -40,20 +40,20 @@ _BOT = re.compile(
 
 
 class CommitSource(msgspec.Struct, frozen=True):
-    """What a commit's message says about who made it."""
+    """What a commit's message says about who made it.
+
+    `files` are those that a session changed in it, where a checkpoint says so.
+    """
 
     iterations: tuple[str, ...] = ()
     sessions: tuple[str, ...] = ()
-
-    @property
-    def names_any(self) -> bool:
-        """Whether the message names an iteration or a session."""
-        return bool(self.iterations or self.sessions)
+    files: dict[str, frozenset[str]] = {}
 
 
 class _CheckpointFile(msgspec.Struct, frozen=True):
     session_id: str = ""
     sessions: tuple[msgspec.Raw, ...] = ()
+    files_touched: tuple[str, ...] = ()
 
 
 def is_bot(commit: Commit) -> bool:
@@ -66,15 +66,17 @@ def commit_source(copy: WorkingCopy, commit: Commit) -> CommitSource:
     """Return the iterations and sessions that the message of a commit names."""
     iterations: list[str] = []
     sessions: list[str] = []
+    files: dict[str, frozenset[str]] = {}
     for name, value in _named_in(copy.message(commit.id)):
         if name.casefold() == _ITERATION:
             iterations.append(value)
         elif name.casefold() == _CHECKPOINT_NAME:
-            if found := _CHECKPOINT.fullmatch(value):
-                sessions += _sessions_of_checkpoint(copy, found[0])
+            for session, paths in _sessions_of_checkpoint(copy, value):
+                sessions.append(session)
+                files[session] = files.get(session, frozenset()) | paths
         elif _NAMES_SESSION.fullmatch(name):
             sessions += _SESSION.findall(value)
-    return CommitSource(_once(iterations), _once(sessions))
+    return CommitSource(_once(iterations), _once(sessions), files)
 
 
 def _named_in(message: str) -> list[tuple[str, str]]:
@@ -87,18 +89,23 @@ def _named_in(message: str) -> list[tuple[str, str]]:
     return list(dict.fromkeys(found))[:_MOST_NAMES]
 
 
-def _sessions_of_checkpoint(copy: WorkingCopy, checkpoint: str) -> Iterator[str]:
-    """Yield the sessions of a checkpoint, from the branch or the reference that describes it."""
+def _sessions_of_checkpoint(
+    copy: WorkingCopy, checkpoint: str
+) -> Iterator[tuple[str, frozenset[str]]]:
+    """Yield the sessions of a checkpoint and the files that each changed, from the branch or the
+    reference that describes it."""
+    if not _CHECKPOINT.fullmatch(checkpoint):
+        return
     for reference, folder in _checkpoint_places(checkpoint):
         about = _read_checkpoint(copy, reference, f"{folder}metadata.json")
         if about is None:
             continue
         if about.session_id:
-            yield about.session_id
+            yield about.session_id, frozenset(about.files_touched)
         for part in range(min(len(about.sessions), _MOST_PARTS)):
             found = _read_checkpoint(copy, reference, f"{folder}{part}/metadata.json")
             if found is not None and found.session_id:
-                yield found.session_id
+                yield found.session_id, frozenset(found.files_touched)
         return
 
 
