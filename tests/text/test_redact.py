@@ -328,6 +328,9 @@ PLACES: list[tuple[str, str]] = [
     ('"password": ["{}"]', "hunt" + "er2"),
     ("snmp-server community {} RO", "hunt" + "er2"),
     ("jwt.sign(payload, '{}')", "hunt" + "er2"),
+    ('<setting name="Password"><value>{}</value></setting>', "hunt" + "er2"),
+    ("schtasks /create /ru bob /rp {}", "hunt" + "er2"),
+    ("auth: {{user: 'x', pass: '{}'}}", "odqOdSOd" + "MyNjOg"),
     ('command: ["redis-server", "--requirepass", "{}"]', "hunt" + "er2"),
 ]
 

@@ -84,7 +84,7 @@ def plausible(tier: int, value: str, how: str) -> bool:
     strong = one and not wordy(value)
     mixed = strong and not letters and any(map(str.isalpha, value))
     if how == "loose" and ("/" in value or not (mixed and any(map(str.isdigit, value)))):
-        return False
+        return tier == PASSWORD and jumbled(value)
     if tier == PASSWORD:
         return _plausible_password(value, how, mixed)
     if tier == SECRET:
@@ -123,7 +123,7 @@ def _plausible_password(value: str, how: str, mixed: bool) -> bool:
     if (len(value) >= 5 and mixed) or (value.isdigit() and len(value) >= 6):
         return True
     if how == "loose" or how == "bare" or not value.islower():
-        return how != "loose" and jumbled(value)
+        return jumbled(value)
     if value.isalpha():
         said = how == "prose" and rule("said").match(value)
         least = 8 if how == "line" else 4
