@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -335,12 +336,20 @@ def test_direct_edits_are_told_of_an_agent_that_ran_out_of_time_too(
 def test_what_somebody_else_writes_meanwhile_is_not_undone(
     ralph: Line, root: Path, tmp_path: Path
 ) -> None:
-    other = f"{sys.executable} -m ralph --project {root} task add Urgent --feature auth"
+    begun, written = tmp_path / "begun", tmp_path / "written"
     steps: list[dict[str, Any]] = [
-        {"bash": f"env -u RALPH_PROJECT {other}"},
+        {"bash": f"touch {begun}; until [ -e {written} ]; do sleep 0.05; done"},
         FEATURE,
         {**RENDER, "expect": "task 4"},
     ]
+
+    def write() -> None:
+        """As another process of the user would; the agent's own are known by their parents."""
+        assert eventually(begun.exists)
+        create_task(Plan(root), "auth", "Urgent")
+        written.touch()
+
+    threading.Thread(target=write, daemon=True).start()
     told = ralph.well(
         "plan", "braindump", "../wish.md", "--yes", "--json", "--agent", agent(tmp_path, *steps)
     ).json
