@@ -10,6 +10,7 @@ from hooking import Session, exchanges, hook, log
 from remembering import made
 
 from ralph.doors.hooks.answers import says_something
+from ralph.doors.hooks.context import asks_memory
 from ralph.memory.project import Focus, Project, set_focus
 from ralph.memory.ralph import open_ralph
 from ralph.records.iteration import Decision, ErrorSeen, FileTouched
@@ -340,3 +341,19 @@ def test_the_common_words_of_a_project_are_no_subject(project: Path, tmp_path: P
     text = later.hook("user-prompt-submit", prompt="add a logo to the gitsync mirror page").context
     assert text == ""
     assert "--unshallow" in later.hook("user-prompt-submit", prompt=question).context
+
+
+@pytest.mark.parametrize(
+    ("prompt", "asks"),
+    [
+        ("why did we drop the cache?", True),
+        ("What did the review of the export say", True),
+        ("is there a limit for uploads?", True),
+        ("can you add a limit for uploads?", False),
+        ("Would you review the export?", False),
+        ("add a limit for uploads", False),
+        ("what is left to do? " + "The export fails in the nightly run. " * 8 + "Any idea?", False),
+    ],
+)
+def test_a_short_question_asks_memory_and_a_request_asks_for_work(prompt: str, asks: bool) -> None:
+    assert asks_memory(prompt) == asks

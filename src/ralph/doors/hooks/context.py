@@ -35,6 +35,7 @@ from ralph.recall.telling import answered, worth_telling
 from ralph.records.conversation import Exchange, conversation_id
 from ralph.records.iteration import Iteration
 from ralph.state_folders import state_folder
+from ralph.text.questions import is_question
 from ralph.text.rarity import usual_rarity
 from ralph.text.tokens import tokens
 
@@ -147,6 +148,7 @@ _FOR_INDEX = 0.1
 _LEAST_SHARE = 0.35
 _MOST_NATS = 30.0
 _PICTURE = re.compile(r"(?i)\[(?:image|screenshot)[^\]\n]{0,80}\]")
+_REQUEST = re.compile(r"(?:can|could|may|might|shall|should|will|would)\b", re.I)
 # In a longer journal it takes too much time to look up how a failure was solved.
 _SHORT_JOURNAL_BYTES = 1_000_000
 
@@ -169,8 +171,10 @@ def recall_for_prompt(call: HookCall, prompt: str) -> str:
             for hit in answer
             if hit.id not in told and hit.id not in silent and not hit.is_replaced
         ]
-        common = frozenset[str]() if ralph.remote else read_common_words(ralph.project)
-        chosen = _chosen(_about_the_prompt(prompt, hits, common))
+        if not asks_memory(prompt):
+            common = frozenset[str]() if ralph.remote else read_common_words(ralph.project)
+            hits = _about_the_prompt(prompt, hits, common)
+        chosen = _chosen(hits)
         focus = focus_of(call, ralph)
         if focus is not None:
             chosen.sort(key=lambda hit: getattr(hit.record, "feature", None) != focus.feature)
@@ -192,6 +196,12 @@ def _chosen(hits: Sequence[Hit]) -> list[Hit]:
     once = sorted(_each_question_once(hits), key=lambda hit: hit.score or 0.0, reverse=True)
     told = worth_telling(once, conversations=_PROMPT_HITS, each=2, bar=_PROMPT_BAR)
     return [hit for hit in told if (hit.score or 0.0) >= WORTH_TELLING][:_PROMPT_HITS]
+
+
+def asks_memory(prompt: str) -> bool:
+    """Whether a prompt asks something, instead of asking for work as "can you add ...?" does."""
+    plain = prompt.strip()
+    return len(plain) <= _QUESTION_CHARS and is_question(plain) and not _REQUEST.match(plain)
 
 
 def _about_the_prompt(
