@@ -45,7 +45,7 @@ with open("/proc/self/status") as file:
 """
 _SHEET = "/static/style.css"
 _ADDRESS = re.compile(r"http://127\.0\.0\.1:(\d+)(/enter\S+)")
-_RECORD = re.compile(r'href="/record/([^"]+)"')
+_RECORD = re.compile(r'href="[^"]*/record/([^"]+)"')
 
 
 def main(args: Sequence[str]) -> int:
@@ -76,18 +76,29 @@ class _Page:
         assert process.stdout is not None
         found = _ADDRESS.search(process.stdout.readline())
         assert found is not None
-        self.process, self._port, self._cookie = process, int(found[1]), ""
-        self._cookie = self.get(found[2])[0].partition(";")[0]
+        self.process = process
+        self._port = int(found[1])
+        entered, _ = self._ask(found[2], cookie="")
+        self._cookie = (entered.getheader("set-cookie") or "").partition(";")[0]
+        # The page has a path of its own, which the cookie is bound to.
+        self._root = (entered.getheader("location") or "").rstrip("/")
 
-    def get(self, path: str) -> tuple[str, str]:
-        """Return the cookie that an answer sets, and its text."""
+    def get(self, path: str) -> str:
+        """Return the text of a view."""
+        return self._ask(self._root + path, cookie=self._cookie)[1]
+
+    def sheet(self) -> str:
+        """Return the style sheet, which needs no cookie."""
+        return self._ask(_SHEET, cookie="")[1]
+
+    def _ask(self, path: str, *, cookie: str) -> tuple[http.client.HTTPResponse, str]:
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=300)
-        connection.request("GET", path, headers={"cookie": self._cookie})
+        connection.request("GET", path, headers={"cookie": cookie})
         answer = connection.getresponse()
         text = answer.read().decode()
         connection.close()
         assert answer.status < 400, f"{path}: {answer.status}"
-        return answer.getheader("set-cookie") or "", text
+        return answer, text
 
     def memory_bytes(self) -> int:
         """Return the memory of the process; 0 if the system does not tell."""
@@ -121,7 +132,7 @@ def _rows(place: BenchProject, size: int, repeat: int) -> list[Row]:
     rows = [row_of("start to first answer", size, starts, "import numpy", target=_START)]
     question = quote_plus(corpus.queries(1, size=place.size)[0])
     with _served(place) as page:
-        record = _RECORD.findall(page.get("/timeline")[1])[0]
+        record = _RECORD.findall(page.get("/timeline"))[0]
         views = {
             path: _VIEW
             for path in (
@@ -131,7 +142,7 @@ def _rows(place: BenchProject, size: int, repeat: int) -> list[Row]:
             )
         } | {f"/search?q={question}&part=1": _SEARCH}
         for path, target in views.items():
-            both = compared(partial(page.get, path), partial(page.get, _SHEET), rounds=repeat)
+            both = compared(partial(page.get, path), page.sheet, rounds=repeat)
             what = path.partition("?q")[0].replace(record, "ID")
             rows.append(row_of(what, size, both, "its style sheet", target=target))
         if held := page.memory_bytes():

@@ -117,7 +117,7 @@ def test_the_readmes_calls_work_with_an_address(served: tuple[Path, str], tmp_pa
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert ran.returncode == 0, ran.stderr
-    assert "Auth middleware returns the wrong shape" in ran.stdout
+    assert "Sessions expire after 15 minutes" in ran.stdout
 
 
 def test_a_feature_of_any_name_is_reached(served: tuple[Path, str]) -> None:
