@@ -21,7 +21,7 @@ from ralph.memory.outbox import Outbox
 from ralph.memory.project import Project
 from ralph.memory.remote import open_server
 from ralph.memory.servers import FILE, find_login, server_folders
-from ralph.records.iteration import Iteration
+from ralph.records.iteration import FileTouched, Iteration
 
 if sys.platform == "win32":
     pytest.skip("processes are killed as they are on POSIX", allow_module_level=True)
@@ -141,7 +141,8 @@ def test_what_one_person_said_another_ones_session_is_told(
     install(server, line, monkeypatch)
     with server.memory() as ralph:
         talk = ralph.conversations.start("Parcels")
-        ralph.conversations.exchange(talk, user=ASKED, assistant=ANSWER)
+        changed = (FileTouched("shop/checkout.py", "modified"),)
+        ralph.conversations.exchange(talk, user=ASKED, assistant=ANSWER, files_touched=changed)
         error = "psycopg.errors.LockNotAvailable: canceling statement due to lock timeout"
         solved = {"message": error, "resolution": "Added SKIP LOCKED to the query."}
         ralph.feature("auth").remember({"summary": "Locks.", "errors": [solved]})

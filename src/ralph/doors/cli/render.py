@@ -165,18 +165,26 @@ class CleanStream:
         return getattr(self.raw, name)
 
 
-class FencedStream(CleanStream):
-    """A clean stream for a model: all text is between marks, as data."""
+class HarmlessStream(CleanStream):
+    """A clean stream for a model, with anything that tries to instruct it made harmless."""
+
+    def write(self, text: str) -> int:
+        """Write the text with its tags and commands to the model broken."""
+        super().write(break_channels(sanitize(text)))
+        return len(text)
+
+
+class FencedStream(HarmlessStream):
+    """A harmless stream whose text is all between marks, as data."""
 
     _is_open = False
 
     def write(self, text: str) -> int:
-        """Write the text, with anything that tries to instruct the model made harmless."""
+        """Write the text, after the first mark."""
         if not self._is_open:
             self._is_open = True
             self.raw.write(f"{OPEN}\n")
-        super().write(break_channels(sanitize(text)))
-        return len(text)
+        return super().write(text)
 
     def end(self) -> None:
         """Close the fence, if anything was written."""
@@ -186,10 +194,10 @@ class FencedStream(CleanStream):
 
 @contextlib.contextmanager
 def clean_streams(*, fenced: bool = False) -> Iterator[None]:
-    """Replace stdout and stderr with clean streams; if `fenced`, stdout with a fenced one."""
+    """Replace stdout and stderr with clean streams; if `fenced`, with those for a model."""
     before = sys.stdout, sys.stderr
     out = before[0] and (FencedStream if fenced else CleanStream)(raw(before[0]))
-    err = before[1] and CleanStream(raw(before[1]))
+    err = before[1] and (HarmlessStream if fenced else CleanStream)(raw(before[1]))
     sys.stdout, sys.stderr = cast("TextIO", out), cast("TextIO", err)
     try:
         yield
