@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -194,7 +193,6 @@ def append_slowly(root: str, worker: int, count: int) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="it has no SIGKILL")
 @pytest.mark.parametrize("killed", [True, False])
 def test_kills_and_writers_in_the_middle_of_a_restore_lose_and_double_nothing(
     tmp_path: Path, killed: bool
@@ -215,7 +213,7 @@ def test_kills_and_writers_in_the_middle_of_a_restore_lose_and_double_nothing(
     if killed:
         # Its new file is complete, and not yet in place.
         assert eventually(lambda: bool(list(memory.glob(".auth.jsonl.*.tmp"))))
-        os.kill(restorer.pid or 0, signal.SIGKILL)
+        restorer.kill()
     for process in (*writers, restorer):
         process.join()
     for _ in range(2):  # the next run does it, and another one changes nothing
