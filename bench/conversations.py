@@ -128,7 +128,8 @@ def _talks(start: int, stop: int, each: int) -> Iterator[ConversationContent]:
 def _keeping(place: BenchProject) -> list[Row]:
     if place.ingest is None:
         return []
-    what, beside = "keep an exchange, many at once", "the same texts written and flushed"
+    what = "keep an exchange, many at once"
+    beside = "the same texts written and flushed"
     return [row_of(what, place.size, place.ingest, beside, unit="s/record")]
 
 
@@ -224,7 +225,8 @@ def add_talk(ralph: Ralph, talk: talks.Talk) -> dict[str, tuple[str, ...]]:
     turns: dict[str, tuple[str, ...]] = {}
     kept: list[ConversationContent] = []
     for session in talk.sessions:
-        name, at = conversation_id(_SOURCE, session.id), session.at or None
+        name = conversation_id(_SOURCE, session.id)
+        at = session.at or None
         exchanges: list[Exchange] = []
         for number, spoken in enumerate(session.rounds):
             identity = exchange_id(name, str(number))

@@ -16,7 +16,8 @@ from typing import Any
 # Change this when the corpus changes, so that kept folders are built again.
 VERSION = "1"
 SEED = 20
-LEAST_WORDS, MOST_WORDS = 40, 120
+LEAST_WORDS = 40
+MOST_WORDS = 120
 _BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 # The share of names in the code that were used before.
 _KNOWN_NAMES = 0.8

@@ -250,7 +250,8 @@ def longmemeval(file: Path) -> Dataset:
 
 def check_haystack(one: Instance, where: str) -> None:
     """Check that each session has an id, and a date if any has one."""
-    ids, dates = len(one.haystack_session_ids), len(one.haystack_dates)
+    ids = len(one.haystack_session_ids)
+    dates = len(one.haystack_dates)
     count = len(one.haystack_sessions)
     if ids != count or dates not in (0, count):
         raise BadInput(
@@ -291,7 +292,8 @@ def moment(written: str) -> str:
 # -- issues and their fixes
 
 _TITLE_CHARS = 200
-_DISCUSSION_CHARS, _DISCUSSION_LEAST = 400, 80
+_DISCUSSION_CHARS = 400
+_DISCUSSION_LEAST = 80
 _DOCUMENT_CHARS = 3000
 _FIX_HEADLINE = ("recall@1", "recall@10")
 _KEPT_OF_A_PATCH = ("diff --git", "@@", "+", "-")

@@ -209,7 +209,8 @@ def made_up(pairs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     firsts = list({p["subject"]: p for p in pairs if p["part"] == "fit"}.values())
     found: list[dict[str, Any]] = []
     for n, first in enumerate(firsts):
-        one, other = first["one"], firsts[(n + 1) % len(firsts)]["one"]
+        one = first["one"]
+        other = firsts[(n + 1) % len(firsts)]["one"]
         if isinstance(one, str):
             changed: list[Any] = [_exchange(one, other)]
         else:
@@ -233,7 +234,8 @@ def cases(pairs: Sequence[dict[str, Any]], *, again: bool) -> Pairs:
     found: list[dict[str, float]] = []
     decided: list[bool | None] = []
     for pair in pairs:
-        one, other = Case(**pair["one"]), Case(**pair["other"])
+        one = Case(**pair["one"])
+        other = Case(**pair["other"])
         near = grouping.nearness(one, other)
         compared = case_features(one, other, near)
         if ("again.shared" in compared) == again:
@@ -248,7 +250,8 @@ def learnings(pairs: Sequence[dict[str, Any]]) -> Pairs:
     found: list[dict[str, float]] = []
     decided: list[bool | None] = []
     for pair in pairs:
-        a, b = gist(pair["one"]), gist(pair["other"])
+        a = gist(pair["one"])
+        b = gist(pair["other"])
         found.append({f"learning.{name}": value for name, value in features(a, b).items()})
         decided.append(sameness.decide_learnings(a, b))
     return _pairs(pairs, found, decided)
@@ -296,8 +299,10 @@ def out_of_fold(pairs: Pairs) -> Array:
 
 def _logistic(pairs: Pairs, rows: NDArray[np.bool_]) -> Fitted:
     """Fit a logistic regression with a ridge, by Newton's method, on standardized features."""
-    x, y = pairs.rows[rows], pairs.same[rows].astype(np.float64)
-    mean, spread = x.mean(axis=0), np.maximum(x.std(axis=0), 0.02)
+    x = pairs.rows[rows]
+    y = pairs.same[rows].astype(np.float64)
+    mean = x.mean(axis=0)
+    spread = np.maximum(x.std(axis=0), 0.02)
     x = np.hstack([(x - mean) / spread, np.ones((len(x), 1))])
     weights = _newton(x, y, np.append(np.full(len(mean), _RIDGE), 1e-6))
     plain = np.round(weights[:-1] / spread, 2)

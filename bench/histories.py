@@ -192,7 +192,8 @@ class _ClaudeWalk:
             if block.get("type") == "text":
                 self._answer = text_of(block.get("text"))
             elif block.get("type") == "tool_use":
-                name, tool = text_of(block.get("id")), text_of(block.get("name"))
+                name = text_of(block.get("id"))
+                tool = text_of(block.get("name"))
                 self._calls[name] = tool, block.get("input")
                 self._line += 1
                 self._add(
@@ -205,7 +206,8 @@ class _ClaudeWalk:
     def _stop(self) -> None:
         if self._under_way:
             self._add("stop", stop_hook_active=False, last_assistant_message=self._answer)
-        self._under_way, self._answer = False, ""
+        self._under_way = False
+        self._answer = ""
 
     def _add(self, event: str, **fields: Any) -> None:
         self.moments.append(

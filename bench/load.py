@@ -18,7 +18,8 @@ from urllib.parse import quote_plus
 import msgspec
 
 _PATIENCE_S = 120.0
-_PAUSE_S, _AWAY_S = 0.05, 1.0
+_PAUSE_S = 0.05
+_AWAY_S = 1.0
 # The fields that contain the text of a note, an iteration and an exchange.
 TEXTS = ("text", "summary", "assistant")
 _AGAIN = (429, 503, 504)
@@ -52,7 +53,8 @@ class _Connection(asyncio.Protocol):
 
     def __init__(self) -> None:
         self._answer: asyncio.Future[bytes] | None = None
-        self._head, self._missing = b"", 0
+        self._head = b""
+        self._missing = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -77,7 +79,8 @@ class _Connection(asyncio.Protocol):
         """Send a request; return the head of the answer when all of it is here."""
         if self._transport.is_closing():
             raise EOFError
-        self._answer, self._head = asyncio.get_running_loop().create_future(), b""
+        self._answer = asyncio.get_running_loop().create_future()
+        self._head = b""
         self._transport.write(request)
         return await self._answer
 
@@ -90,7 +93,9 @@ class _Client:
     """One client; it reconnects when its connection breaks."""
 
     def __init__(self, load: Load, number: int, result: Loaded) -> None:
-        self._load, self._number, self._result = load, number, result
+        self._load = load
+        self._number = number
+        self._result = result
         self._rng = random.Random(f"{load.seed} {number}")
         self._at = number
         self._back_at = 0.0

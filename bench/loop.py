@@ -29,7 +29,8 @@ from ralph.plan.store import Plan
 
 _TARGET = Target(value=0.150, about="of the order of")
 _WARM_UP = 2
-_LEARNINGS, _TASKS = 30, 20
+_LEARNINGS = 30
+_TASKS = 20
 _FOR_EVER = 1000
 # It starts and drops its task in turns, and reports that as a real agent would.
 _REPORTING = """

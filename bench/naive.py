@@ -95,5 +95,6 @@ def _telling(question: str) -> str:
 
 
 def _stretched(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    low, high = float(values.min()), float(values.max())
+    low = float(values.min())
+    high = float(values.max())
     return (values - low) / (high - low) if high > low else values * 0.0

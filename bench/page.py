@@ -148,6 +148,7 @@ def _rows(place: BenchProject, size: int, repeat: int) -> list[Row]:
         if held := page.memory_bytes():
             plain = float(fresh(python(_NUMPY_MEMORY), home=place.home)())
             memory = Compared((float(held),), (plain,))
-            what, numpy_alone = "memory after every view", "Python with NumPy"
+            what = "memory after every view"
+            numpy_alone = "Python with NumPy"
             rows.append(row_of(what, size, memory, numpy_alone, unit="bytes", target=_MEMORY))
     return rows

@@ -18,7 +18,8 @@ from unittest import SkipTest
 
 from ralph.errors import RalphError
 
-USER, PASSWORD = "ralph", "not-a-secret"
+USER = "ralph"
+PASSWORD = "not-a-secret"
 _READY = "database system is ready to accept connections"
 _START_TIMEOUT_S = 60.0
 

@@ -305,7 +305,8 @@ def _judged(
 
 LIMIT = 10
 _QUESTIONS = 60
-_TARGET, _TARGET_SIZE = Target(ratio=2.0), 10_000
+_TARGET = Target(ratio=2.0)
+_TARGET_SIZE = 10_000
 
 
 def cost(

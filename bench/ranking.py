@@ -21,7 +21,8 @@ MEASURES = (*(f"recall@{cut}" for cut in _CUTS), "nDCG@10", "MRR", "any@5", "all
 # As deep as the deepest measure looks; the reciprocal rank ignores results below it.
 DEPTH = max(_CUTS)
 DRAWS = 2000
-_LOW, _HIGH = 2.5, 97.5
+_LOW = 2.5
+_HIGH = 97.5
 
 
 class Mean(msgspec.Struct, frozen=True):

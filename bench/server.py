@@ -126,7 +126,8 @@ class Served:
     """Processes that serve the same project, and tokens for it."""
 
     def __init__(self, start: Callable[[int], subprocess.Popen[str]], tokens: list[str]) -> None:
-        self._start, self._tokens = start, tokens
+        self._start = start
+        self._tokens = tokens
         self.processes: list[subprocess.Popen[str]] = []
         self.ports: list[int] = []
 
@@ -196,7 +197,8 @@ def _echoing(place: BenchProject) -> Iterator[Served]:
 
 def driven(load: Load, meanwhile: Callable[[], None] = lambda: None) -> Loaded:
     """Run the clients in their own process and return their result."""
-    command, root = [sys.executable, "-m", "bench.load"], Path(__file__).parent.parent
+    command = [sys.executable, "-m", "bench.load"]
+    root = Path(__file__).parent.parent
     with subprocess.Popen(
         command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:

@@ -109,7 +109,8 @@ def _growth(rows: Sequence[Row]) -> list[Row]:
     for what in (_ONE_RECORD, _SESSION_START):
         found = sorted((row for row in rows if row.what == what), key=lambda row: row.size or 0)
         if len(found) > 1:
-            short, long = found[0], found[-1]
+            short = found[0]
+            long = found[-1]
             # Both in units of `python -c pass`, which was measured with each of them.
             both = Compared((long.ratio * short.reference,), (short.ours,))
             named = f"the same with {short.size:,} records"
@@ -193,7 +194,8 @@ def process(place: BenchProject, repeat: int) -> list[Row]:
     environment |= {"RALPH_SUMMARIZER_EXCHANGE_ENABLED": "false", "RALPH_HOOK_TIMEOUT_S": "60"}
     record = [*ralph_command(), "--project", str(place.project), "record", "-", "--json"]
     start = [*ralph_command(), "--project", str(place.project), "hook", "session-start"]
-    rounds, warm_up = 4 * repeat, 1
+    rounds = 4 * repeat
+    warm_up = 1
     new = iter(_new_iterations(place, rounds + warm_up))
     starts = itertools.count()
 
@@ -243,7 +245,8 @@ def memory(place: BenchProject, repeat: int) -> list[Row]:
     if not plain:
         return []
     grown = [(after - before) / place.size for before, after, _ in sizes]
-    process, a_record = "memory of that process", "memory a record, after the first search"
+    process = "memory of that process"
+    a_record = "memory a record, after the first search"
     return [
         _row(a_record, place, "bytes/record", grown, len(_VECTOR), "float32 vector"),
         _row(process, place, "bytes", [float(one[1]) for one in sizes], plain, NUMPY),
@@ -407,7 +410,8 @@ class _PlainStore:
 
     def keep(self) -> str:
         """Append a line of the journal and flush it, then commit one row with text and vector."""
-        line, row_id = next(self._lines), uuid.uuid4().hex
+        line = next(self._lines)
+        row_id = uuid.uuid4().hex
         disk.write_all(self._file.fileno(), line)
         self._connection.execute("INSERT INTO plain VALUES (?, ?, ?)", (row_id, line, _VECTOR))
         self._connection.commit()
@@ -454,7 +458,8 @@ def _reader(place: BenchProject, plain: Path) -> Iterator[Callable[[str, str], N
         stdout=subprocess.PIPE,
         encoding="utf-8",
     )
-    stdin, stdout = process.stdin, process.stdout
+    stdin = process.stdin
+    stdout = process.stdout
     if stdin is None or stdout is None:
         raise AssertionError("both were asked for")
 
@@ -498,7 +503,8 @@ def ingest(place: BenchProject, repeat: int) -> list[Row]:
     """Return how building the memory went; no rows if it existed already."""
     if place.ingest is None:
         return []
-    what, beside = "ingest until findable", "json.dumps, one flush"
+    what = "ingest until findable"
+    beside = "json.dumps, one flush"
     return [row_of(what, place.size, place.ingest, beside, unit="s/record")]
 
 
@@ -570,7 +576,8 @@ def _passages(memory: FeatureMemory) -> Iterator[Passage]:
     done = False
     while not done:
         batch = target.journal.read(position, limit=_BATCH)
-        position, done = batch.position, batch.done
+        position = batch.position
+        done = batch.done
         for located in batch.records:
             yield from target.cut(located.record)
 

@@ -274,7 +274,8 @@ def _trust_requests(
     """Return the settings of level "trusted" that are not free and differ from the weaker ones."""
     found: list[TrustRequest] = []
     for key, value in _drop_retired(plain, where=where).items():
-        fitted, rule = _fit(key, value, where=where), RULES[key]
+        fitted = _fit(key, value, where=where)
+        rule = RULES[key]
         same = weaker is not None and fitted == getattr(weaker, key)
         if rule.level == "trusted" and fitted not in rule.free and not same:
             text = f"{key} = {json.dumps(fitted, ensure_ascii=False)}"
@@ -438,8 +439,10 @@ def warnings_to(tell: Callable[[str], None]) -> Iterator[None]:
         def emit(self, record: logging.LogRecord) -> None:
             tell(record.getMessage())
 
-    logger, handler = logging.getLogger("ralph"), WarningHandler(logging.WARNING)
-    passed_on, logger.propagate = logger.propagate, False
+    logger = logging.getLogger("ralph")
+    handler = WarningHandler(logging.WARNING)
+    passed_on = logger.propagate
+    logger.propagate = False
     logger.addHandler(handler)
     try:
         yield

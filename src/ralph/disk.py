@@ -346,7 +346,8 @@ def _check_folders(base: str, below: list[str], *, make: bool) -> None:
             raise _refusal(path, kind)
 
 
-_LINK, _A_FOLDER = "a link", "a folder"
+_LINK = "a link"
+_A_FOLDER = "a folder"
 
 
 def _kind(name: str, folder: int | None) -> str:
@@ -562,7 +563,8 @@ def find_repository(start: str) -> str:
     A repository in a person's home folder counts only for the home folder itself: everything below
     it is not one project.
     """
-    home, below = os.path.realpath(os.path.expanduser("~")), ""
+    home = os.path.realpath(os.path.expanduser("~"))
+    below = ""
     try:
         folder = os.path.realpath(start)
     except ValueError:  # a name that this locale cannot encode

@@ -23,7 +23,8 @@ from importlib import import_module
 from ralph import disk
 from ralph.disk import AnyPath
 
-_PROJECTS, _HOOKS = "projects", "hooks"
+_PROJECTS = "projects"
+_HOOKS = "hooks"
 # The file with the project's path, in each of its folders.
 _PATH = "path"
 _NAME_CHARS = 60

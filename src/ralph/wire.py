@@ -233,7 +233,8 @@ class _Request:
         outcome: bytes | Reply | BaseException | None = None
         late = TimeoutError("gave no answer")
         try:
-            get, remaining_s = self._outcomes.get, self._deadline.remaining_s
+            get = self._outcomes.get
+            remaining_s = self._deadline.remaining_s
             while isinstance(outcome := get(timeout=remaining_s()), bytes):
                 late = TimeoutError("did not finish its answer")
                 if self._take is not None and self._take(outcome):
@@ -273,7 +274,8 @@ class _Request:
         self.connection.request(method, target, body or None, headers)
         with self.connection.getresponse() as response:
             reply_headers = {name.lower(): value for name, value in response.getheaders()}
-            whole, size = self._take is None or response.status != 200, 0
+            whole = self._take is None or response.status != 200
+            size = 0
             read = response.read if whole else response.read1
             while data := read(_LARGEST_BYTES + 1 if whole else _PIECE_BYTES):
                 size += len(data)

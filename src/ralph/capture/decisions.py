@@ -180,7 +180,8 @@ def committed(message: str) -> Decision | None:
     A subject alone is what was done, not what was decided, unless it states a choice.
     """
     subject, _, body = message.partition("\n")
-    subject, body = subject.strip(), body.strip()
+    subject = subject.strip()
+    body = body.strip()
     if len(subject) < 15:
         return None
     reasons = _reasons(body)
@@ -597,7 +598,8 @@ class SessionAccount:
 
     def hear(self, text: str, *, first: bool | None) -> list[Decision]:
         """Return what a person's words decide, and begin a turn with them."""
-        title, self._refused_plan = self._refused_plan, ""
+        title = self._refused_plan
+        self._refused_plan = ""
         found = asked(text, first=first, said=self.said)
         self.ask(text)
         if found and found.accepts_plan:
@@ -632,7 +634,8 @@ class SessionAccount:
     def prove(self, proof: Proof) -> None:
         """Note an event that shows how the session is going."""
         if proof == "edited":
-            self._edited, self._last = True, None
+            self._edited = True
+            self._last = None
         elif proof != "refused":
             self._last = proof
         self._refused = proof == "refused"

@@ -21,7 +21,8 @@ Place = tuple[str | None, int | None]
 
 MOST_PER_OUTPUT = 10
 LONGEST_LINE = 2000
-_HEAD, _TAIL = 64_000, 192_000
+_HEAD = 64_000
+_TAIL = 192_000
 
 # GitHub's mark of an error; after it, a linter's error begins with its place.
 _ANNOTATION = re.compile(r"##\[error\](?:([\w./\\-]{1,300}:\d)|)")
@@ -51,7 +52,8 @@ def _wordings(section: str) -> tuple[Wording, ...]:
 
 
 # The weak ones count only if the command failed and no strong one matched.
-STRONG, WEAK = _wordings("strong"), _wordings("weak")
+STRONG = _wordings("strong")
+WEAK = _wordings("weak")
 
 # Every wording contains one of these. Finding them is fast, matching the table is not, so only the
 # lines that contain one are matched.
@@ -321,7 +323,9 @@ def _error(
 ) -> ErrorSeen:
     groups = match.groupdict()
     message = (groups.get("m") or "").strip()
-    file, number, test = groups.get("f"), groups.get("l"), groups.get("t")
+    file = groups.get("f")
+    number = groups.get("l")
+    test = groups.get("t")
     if test:
         message = f"{test}: {message}" if message else test
         # The n-th failure of a file belongs to the file's n-th place above.

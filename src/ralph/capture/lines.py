@@ -374,7 +374,8 @@ class SessionReader(ABC):
 
     def __init__(self, start: SessionStart | None = None) -> None:
         start = start or SessionStart()
-        self._start, self._title = start, start.title
+        self._start = start
+        self._title = start.title
         self._reading = LineReader(start.file, start.line)
         self.complaints = self._reading.complaints
         self._at = self._next = start.offset
@@ -394,7 +395,8 @@ class SessionReader(ABC):
         self._at = self._next
         self._next += len(line)
         self._reading.read(line, self._parts, self._meet)
-        finished, self._finished = self._finished, []
+        finished = self._finished
+        self._finished = []
         return finished
 
     def look_back(self, file: BinaryIO) -> None:
@@ -519,7 +521,8 @@ class Steps:
     def answered(self, identity: str, output: str, *, failed: bool) -> None:
         """Add the answer to a tool call."""
         if step := self._open.pop(identity, None):
-            step.answer, step.failed = _clip(output.lstrip(), LONGEST_ANSWER), failed
+            step.answer = _clip(output.lstrip(), LONGEST_ANSWER)
+            step.failed = failed
 
     def _add(self, step: _ExchangeStep) -> _ExchangeStep:
         if len(self._first) < MOST_FIRST:
@@ -547,7 +550,8 @@ class Steps:
             if step.role != "tool":
                 yield Message(step.role, cleaned(step.text, LONGEST_TEXT))
                 continue
-            asked, answer = cleaned(step.text, LONGEST_ASKED), cleaned(step.answer, LONGEST_ANSWER)
+            asked = cleaned(step.text, LONGEST_ASKED)
+            answer = cleaned(step.answer, LONGEST_ANSWER)
             content = f"{asked}\n{answer}" if answer else asked
             yield Message("tool", content, redact(step.tool), step.failed)
 

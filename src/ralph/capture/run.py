@@ -562,7 +562,8 @@ class RunFindings(LineReader):
         before = dict(self._errors)
         if self.failure:
             self.add_error(ErrorSeen(clip(self.failure, 2000), "runtime"))
-        errors, self._errors = self.errors, before
+        errors = self.errors
+        self._errors = before
         usual: dict[str, Any] = {
             "session_id": session_name(self.session),
             "num_turns": self.live.turns or None,

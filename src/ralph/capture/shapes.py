@@ -81,7 +81,8 @@ def failed_shape(message: str, resolution: str) -> tuple[Shape, str] | None:
     found = _INSTEAD.search(resolution)
     if found is None or "\u2026" in found[0] or "[redacted" in found[0]:
         return None
-    fix, wrong = found[1], found[2]
+    fix = found[1]
+    wrong = found[2]
     lacked = _lacked(message)
     if not lacked and not WRONG_CALL.search(message):
         return None  # the project or its state may have been wrong, not the call

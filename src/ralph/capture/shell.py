@@ -64,7 +64,8 @@ Origin = Literal["own", "file", "mixed"]
 @lru_cache(maxsize=64)
 def commands(line: str) -> tuple[ShellCommand, ...]:
     """Return the simple commands of a line, in order; none if it is not plain shell."""
-    found, current = list[ShellCommand](), ShellCommand([])
+    found = list[ShellCommand]()
+    current = ShellCommand([])
     after_redirect: str | None = None
     for token in pattern("token").finditer(_bare(line)):
         kind = token.lastgroup
@@ -127,7 +128,8 @@ def file_effects(line: str, base: str) -> tuple[list[tuple[str, FileAction]], st
         if command.piped:
             continue
         if name == "git" and rest and rest[0] in {"rm", "mv"}:
-            name, rest = rest[0], rest[1:]
+            name = rest[0]
+            rest = rest[1:]
             if "--cached" in rest or "-n" in rest or "--dry-run" in rest:
                 continue
         if name == "cd":
@@ -143,7 +145,8 @@ def file_effects(line: str, base: str) -> tuple[list[tuple[str, FileAction]], st
 
 def _written(command: ShellCommand) -> list[tuple[str, FileAction]]:
     """Return the files that a command writes by redirection, `tee`, `sed -i` or `cp`."""
-    name, rest = command.words[0], command.words[1:]
+    name = command.words[0]
+    rest = command.words[1:]
     plain = [word for word in rest if word and word[0] != "-" and not _NOT_PLAIN.search(word)]
     found: list[tuple[str, FileAction]] = []
     if command.silenced and not _NOT_PLAIN.search(command.silenced):
@@ -342,7 +345,9 @@ def _shell_call(command: ShellCommand) -> ShellCall:
     if is_script and len(program) == 1 and pattern("interpreters").fullmatch(program[0]):
         # Two scripts on the command line are two programs.
         return ShellCall((*program, _SCRIPT))
-    targets, options, skip = set[str](), set[str](), False
+    targets = set[str]()
+    options = set[str]()
+    skip = False
     for word in rest:
         if skip:
             skip = False
@@ -359,7 +364,8 @@ def _program(command: ShellCommand) -> tuple[tuple[str, ...], list[str]]:
     """Return the program, with its verb if it has many, and the words after it."""
     words = list(command.words)
     while words:
-        name, verb = posixpath.basename(words[0]), words[1:2]
+        name = posixpath.basename(words[0])
+        verb = words[1:2]
         if pattern("env").match(words[0]) or name in _WRAPPERS:
             words = words[1:]
         elif (
@@ -423,7 +429,8 @@ def blamed_calls(failed: ToolAttempt, error_type: ErrorType) -> tuple[ShellCall,
 def _covers(call: ShellCall, failed: ShellCall, place: str | None) -> bool:
     if call.program != failed.program or call.program[-1] == _SCRIPT:
         return False
-    more, less = call.options - failed.options, failed.options - call.options
+    more = call.options - failed.options
+    less = failed.options - call.options
     if not all(pattern("harmless").fullmatch(option) for option in more):
         return False
     if not all(pattern("harmless").fullmatch(o) or pattern("narrowing").fullmatch(o) for o in less):
@@ -544,7 +551,8 @@ def moved(call: ToolAttempt, failed: ToolAttempt, wrong: str) -> str:
     program = next((one.program for one in call.calls if one.program in programs), ())
     if not program or program[-1] == _SCRIPT:
         return ""
-    ours, theirs = command_of(call.line, program), command_of(failed.line, program)
+    ours = command_of(call.line, program)
+    theirs = command_of(failed.line, program)
     if not ours or not theirs:
         return ""
     if (gone := _went(failed.line)) and gone in wrong:
@@ -571,7 +579,8 @@ def varied(call: ToolAttempt, failed: ToolAttempt) -> str:
     """
     if not call.calls or not failed.calls or call.folder != failed.folder:
         return ""
-    new, old = call.calls[-1], failed.calls[-1]
+    new = call.calls[-1]
+    old = failed.calls[-1]
     if new.program != old.program or new.program[-1] == _SCRIPT or new.program[:2] in ON_ALL:
         return ""
     is_more = new.options >= old.options and new.targets >= old.targets
@@ -591,13 +600,17 @@ def instead_of(call: ToolAttempt, failed: ToolAttempt, wrong: str = "") -> str:
 
     Another program counts only if the error, `wrong`, is that the first one is missing.
     """
-    core, failed_core = _core(call.line), _core(failed.line)
+    core = _core(call.line)
+    failed_core = _core(failed.line)
     if core == failed_core:  # perhaps the part that only shows the output was wrong
         core, failed_core = (" ".join(one.line[:_READ].split()) for one in (call, failed))
-    bare, failed_bare = GOING.sub("", core), GOING.sub("", failed_core)
+    bare = GOING.sub("", core)
+    failed_bare = GOING.sub("", failed_core)
     if bare != failed_bare:  # else perhaps one went to a folder that does not exist
-        core, failed_core = bare, failed_bare
-    new, old = _words(core), _words(failed_core)
+        core = bare
+        failed_core = failed_bare
+    new = _words(core)
+    old = _words(failed_core)
     part = new <= old or old <= new
     same_file = any("." in word and "/" in word for word in new & old)
     alike = part or same_file or len(new & old) > len(new | old) / 2
@@ -638,8 +651,10 @@ def exchanged(line: str, other: str) -> str:
 
 def _differing(line: str, other: str) -> tuple[str, str]:
     """Return two lines with "\u2026" for the words that are the same, but the program's."""
-    ours, theirs = line.split()[:_MOST_WORDS], other.split()[:_MOST_WORDS]
-    mine, others = list[str](), list[str]()
+    ours = line.split()[:_MOST_WORDS]
+    theirs = other.split()[:_MOST_WORDS]
+    mine = list[str]()
+    others = list[str]()
     for change, a, b, c, d in SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
         if change != "equal":
             mine += ours[a:b]

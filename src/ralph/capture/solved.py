@@ -239,7 +239,8 @@ class Attempts:
 
     def _is_proof(self, call: shell.ToolAttempt, failed: _FailedCall) -> bool:
         """Whether a call that passed shows that the error is gone."""
-        message, before = failed.error.message, failed.call
+        message = failed.error.message
+        before = failed.call
         error_type = failed.error.error_type
         if before is None:
             # Others met it: the proof is a check after an edit, or after a linter's own fix.
@@ -279,7 +280,8 @@ class Attempts:
 
     def _instead(self, call: shell.ToolAttempt, failed: _FailedCall) -> str:
         """Return what was called, a few calls later, instead of a call that was itself wrong."""
-        before, error = failed.call, failed.error
+        before = failed.call
+        error = failed.error
         distance = self._calls - failed.nth
         if before is None or error.error_type == "test":
             return ""
@@ -391,7 +393,8 @@ def _with_program(call: shell.ToolAttempt, failed: shell.ToolAttempt, message: s
     theirs = next((one for one in failed.calls if one.program[0] == program), None)
     if mine is None or theirs is None:
         return ""
-    ours, other = shell.invoked(call.line, program), shell.invoked(failed.line, program)
+    ours = shell.invoked(call.line, program)
+    other = shell.invoked(failed.line, program)
     if not ours or not other or ours == other:
         return ""
     if mine == theirs:
@@ -496,14 +499,16 @@ def _few(names: list[str]) -> str:
 
 def _hunk(edit: FileEdit, room: int) -> str:
     """Return what an edit removed and added, without unchanged lines, cut to the room."""
-    old, new = edit.old.splitlines()[:_MOST_LINES], edit.new.splitlines()[:_MOST_LINES]
+    old = edit.old.splitlines()[:_MOST_LINES]
+    new = edit.new.splitlines()[:_MOST_LINES]
     diff = list(unified_diff(old, new, n=0, lineterm=""))[2:]
     gone, put = (_telling([line[1:] for line in diff if line[0] == sign]) for sign in "-+")
     # Start a little before the first difference.
     same = next((at for at, (a, b) in enumerate(zip(gone, put, strict=False)) if a != b), 0)
     if same >= 2 * _AROUND:
         start = gone.rfind(" ", 0, same - _AROUND) + 1
-        gone, put = f"\u2026{gone[start:]}", f"\u2026{put[start:]}"
+        gone = f"\u2026{gone[start:]}"
+        put = f"\u2026{put[start:]}"
     most = room // max(1, bool(gone) + bool(put)) - 4
     sides = (("-", gone), ("+", put))
     return " ".join(f"{sign}`{_code(text, most)}`" for sign, text in sides if text)

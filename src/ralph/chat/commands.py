@@ -54,8 +54,10 @@ class WorkerCommands:
         self, workers: Workers, open_memory: OpenMemory, *, prefix: str = "/", in_chat: bool = True
     ) -> None:
         """`prefix` goes before a command's name; `in_chat`: the workers run in this process."""
-        self._workers, self._open = workers, open_memory
-        self._prefix, self._in_chat = prefix, in_chat
+        self._workers = workers
+        self._open = open_memory
+        self._prefix = prefix
+        self._in_chat = in_chat
 
     def signal(self) -> None:
         """Wake the workers: there is something new for them."""
@@ -80,14 +82,17 @@ class WorkerCommands:
 
     def status_lines(self, status: WorkerStatus) -> list[str]:
         """Return a worker's status, in the lines that every command shows."""
-        note, embeds = status.note, status.name == EMBEDDING
-        running, works = status.state == "running", status.state != "stopped"
+        note = status.note
+        embeds = status.name == EMBEDDING
+        running = status.state == "running"
+        works = status.state != "stopped"
         on = works or getattr(self._settings(), setting_of(status.name))
         if not note and not works:
             command = "embeddings" if embeds else f"summarizer {status.name}"
             waits = "on, but not running. Started by the end of a session, or: `ralph workers run`"
             note = waits if on else f"off. To switch it on: {self._prefix}{command} on"
-        left, items = status.total - status.completed, "embeddings" if embeds else f"{status.name}s"
+        left = status.total - status.completed
+        items = "embeddings" if embeds else f"{status.name}s"
         waiting = f"{_count(left, 'item')} {'is' if left == 1 else 'are'} awaiting embeddings"
         estimated = " (estimated)" if embeds and status.spend_usd else ""
         done = status.state == "idle" and not (left or status.retrying or status.given_up or embeds)
@@ -126,7 +131,8 @@ class WorkerCommands:
                 what = "there are no embeddings: the setting embedder is none"
                 raise MemoryOff(what, todo="Run: ralph config embedder static")
             memory.store.embedder.check()  # delete nothing that cannot be recreated
-            records, kinds = memory.stream.history.records.values(), _PARTS[part][1]
+            records = memory.stream.history.records.values()
+            kinds = _PARTS[part][1]
             chosen = [each for each in records if embeddings.embedding_kind(each) in kinds]
             if confirm(_rebuild_question(part, memory, chosen)).strip().lower() != "yes":
                 return ["The answer was not yes: nothing was deleted."]
@@ -260,7 +266,8 @@ def _rebuild_question(part: str, memory: Conversations, chosen: Sequence[Record]
 def _effect(key: str, value: Any) -> str:
     """Say what a retrieval setting does from now on."""
     aged = f"will now count what is {value:g} days old half as much"
-    related, exchanges = _count(value, "related conversation"), _count(value, "exchange")
+    related = _count(value, "related conversation")
+    exchanges = _count(value, "exchange")
     shown = f"will now show up to {exchanges} of each conversation"
     effects = {
         "rag_conversation_limit": f"will now retrieve up to {related} per query",

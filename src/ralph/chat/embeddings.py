@@ -108,7 +108,8 @@ def embedding_kind(record: Record) -> str | None:
 
 def clear_embeddings(memory: Conversations, ids: Collection[str] | None = None) -> None:
     """Remove these records, or all, from the index; the pipeline adds them again."""
-    index, name = memory.store.index, memory.stream.target().name
+    index = memory.store.index
+    name = memory.stream.target().name
     if ids is None:
         index.drop(name)
     elif ids:
@@ -137,7 +138,8 @@ class BatchEmbedder:
     """
 
     def __init__(self, inner: Any, on_batch: Callable[[int], None], *, batch: int = 100) -> None:
-        self._inner, self._on_batch = inner, on_batch
+        self._inner = inner
+        self._on_batch = on_batch
         self.batch = batch
         self.stop = threading.Event()
         self.careful = False
@@ -233,7 +235,8 @@ class EmbeddingPipeline(Worker):
             )
             memory.store.embedder = embedder
         batches: BatchEmbedder = embedder
-        batches.stop, batches.chars = stop, 0
+        batches.stop = stop
+        batches.chars = 0
         return batches
 
     def _drop_stale(self, memory: Conversations, lag: IndexLag) -> FailedItem | None:
@@ -266,7 +269,8 @@ class EmbeddingPipeline(Worker):
         for record in memory.stream.history.records.values() if refused else ():
             texts = {text for passage in cut(record) for text in passage.embed.split(_ASIDE)}
             for text in texts & refused.keys():
-                item, attempts = (record.id, record.id), self._retries.max_retries + 1
+                item = (record.id, record.id)
+                attempts = self._retries.max_retries + 1
                 self._retries.failed(EMBEDDING, *item, refused[text], attempts=attempts)
                 self.add(failed=1)
         refused.clear()

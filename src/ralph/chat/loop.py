@@ -48,7 +48,8 @@ _ERROR_CHARS = 2000
 
 # -- the tools that the model is offered
 
-_SEARCH, _FETCH = "search_conversations", "fetch_conversation_details"
+_SEARCH = "search_conversations"
+_FETCH = "fetch_conversation_details"
 
 
 class ToolResult(msgspec.Struct, frozen=True):
@@ -115,7 +116,8 @@ def search_conversations(
             return "\n".join(recalled.document_lines(hit, chars=max(detail.prose, 160)))
         state = states.get(hit.record.conversation)
         summary = memory.summary(hit.id)
-        chars, summarized = max(detail.prose // 2, 80), summary.text if summary else ""
+        chars = max(detail.prose // 2, 80)
+        summarized = summary.text if summary else ""
         about = recalled.about(state.conversation.title, state.tags) if state else ()
         counts = {"errors": detail.errors, "files": detail.files}
         lines = recalled.hit_lines(hit, side_chars=chars, about=about, summary=summarized, **counts)
@@ -207,7 +209,8 @@ class ChatSession:
             id=self.id, title=self.title, source=SOURCE, created=exchange.started
         )
         [saved] = memory.add(conversation, [exchange])
-        self._conversation, self.last_exchange = conversation, saved.id
+        self._conversation = conversation
+        self.last_exchange = saved.id
         return saved.id
 
     def turns(self, *, budget_tokens: int, paused: bool) -> tuple[list[ChatTurn], int]:
@@ -320,8 +323,11 @@ class Chat:
         history_tokens: int = 16_000,
     ) -> None:
         self._open_memory, self.memory = open_memory, open_memory()
-        self.model, self.screen = model, screen
-        self.everywhere, self.rag, self._keeps = everywhere, rag, keeps
+        self.model = model
+        self.screen = screen
+        self.everywhere = everywhere
+        self.rag = rag
+        self._keeps = keeps
         self.last_retrieval: LastRetrieval | None = None
         self.over = False
         self.workers: WorkerCommands | None = None
@@ -359,16 +365,20 @@ class Chat:
         """Answer a prompt and save the exchange, even a failed one; a private one is not saved."""
         # A terminal may pass on bytes that are not text.
         prompt = prompt.encode("utf-8", "replace").decode("utf-8")
-        started, paused = now(), self.paused
-        answer, found = ChatAnswer(), Related()
-        status, error = "complete", ""
+        started = now()
+        paused = self.paused
+        answer = ChatAnswer()
+        found = Related()
+        status = "complete"
+        error = ""
         try:
             found = self._recall(prompt)
             self._answer(prompt, found, answer, paused=paused)
         except KeyboardInterrupt:
             status = "interrupted"
         except ModelOff as off:
-            status, error = "failed", str(off)
+            status = "failed"
+            error = str(off)
             if answer.texts and len(off.partial) > len(answer.texts[-1]):
                 answer.texts[-1] = off.partial
         fields: dict[str, Any] = {
@@ -380,7 +390,8 @@ class Chat:
             "cost_usd": answer.cost_usd,
             "model": answer.model,
         }
-        identity, steps = schema.exchange_id(self.session.id, uuid.uuid4().hex), answer.steps
+        identity = schema.exchange_id(self.session.id, uuid.uuid4().hex)
+        steps = answer.steps
         times: dict[str, Any] = {"started": started, "completed": now()}
         exchange = Exchange(id=identity, messages=tuple(steps), **times, **fields)
         saved = None
@@ -448,7 +459,8 @@ class Chat:
                 "this conversation is long: the model no longer sees its oldest exchanges"
             )
         section = recalled.related_text(found, budget_tokens=2_000, tools=tools)
-        today, project = date.today().isoformat(), self.memory.project
+        today = date.today().isoformat()
+        project = self.memory.project
         name = project.root.name if project.exists else ""
         system = recalled.chat_system(today=today, project=name, memory=self.remembers)
         question = f"{prompt}\n\n{section}" if section else prompt

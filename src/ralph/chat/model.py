@@ -319,7 +319,8 @@ class ClaudeModel:
             todo = f"Install Claude Code, or set {self._role}_model to another."
             raise _claude_off(f"cannot be started: {error.what}", todo, "setting") from None
         with tempfile.TemporaryDirectory(prefix="ralph-chat-") as name:
-            folder, prompt = Path(name), _prompt(messages).encode()
+            folder = Path(name)
+            prompt = _prompt(messages).encode()
             empty = folder / "empty"
             empty.mkdir()
             with AgentProcess(
@@ -371,7 +372,9 @@ class _ClaudeOutput:
     result: _ClaudeLine | None = None
 
     def __init__(self, file: Path, on_text: OnText) -> None:
-        self._file, self._on_text, self._at = file, on_text, 0
+        self._file = file
+        self._on_text = on_text
+        self._at = 0
         self.texts: list[str] = []
 
     def read(self) -> bool:
@@ -468,7 +471,8 @@ def _access(settings: Settings, role: ModelRole, kind: str) -> tuple[str | None,
         raise BadSetting("not a URL", where=f"{owner}_base_url", todo=todo)
     if kind == "openai" and key is None and url is None and settings.openai_api_key:
         # The key for embeddings is for the same server.
-        key, variable = settings.openai_api_key.strip(), "RALPH_OPENAI_API_KEY"
+        key = settings.openai_api_key.strip()
+        variable = "RALPH_OPENAI_API_KEY"
     if key is not None and not (key.isascii() and key.isprintable()):
         raise BadSetting(
             "the key contains invalid characters", where=variable, todo="Set it again."

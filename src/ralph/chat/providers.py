@@ -310,7 +310,8 @@ class AnthropicDialect:
         if delta.partial_json:
             into.add_call(event.index, "", "", delta.partial_json)
         if usage := event.usage or message.usage:
-            known_in, known_out = usage.tokens_in, usage.output_tokens
+            known_in = usage.tokens_in
+            known_out = usage.output_tokens
             into.tokens_in = into.tokens_in if known_in is None else known_in
             into.tokens_out = into.tokens_out if known_out is None else known_out
         if stop := delta.stop_reason or event.stop_reason:
@@ -365,7 +366,8 @@ class HttpModel:
         maker, home = _MAKERS[kind]
         base = (url or home).rstrip("/").removesuffix(OpenAIDialect.path)
         base = base.removesuffix("/v1") if kind == "anthropic" else with_version(base)
-        own, local = base == home, kind == "ollama"
+        own = base == home
+        local = kind == "ollama"
         self._price = price or (FREE if local else models.list_price(kind, model))
         self._needs_key = own and not local
         self._dialect: OpenAIDialect | AnthropicDialect
@@ -417,7 +419,8 @@ class HttpModel:
                 raise
         if not stream.calls and not stream.text.strip():
             raise self._empty(stream.stop)
-        price, names = self._price, ("text", "calls", "tokens_in", "tokens_out", "stop")
+        price = self._price
+        names = ("text", "calls", "tokens_in", "tokens_out", "stop")
         return ModelAnswer(
             **{name: getattr(stream, name) for name in names},
             cost_usd=price.cost_usd(stream.tokens_in, stream.tokens_out) if price else None,
@@ -478,7 +481,8 @@ class HttpModel:
         """Return the error for a status. This is the only place that maps them."""
         why = reply.describe(*self._secrets)
         body = reply.body.decode("utf-8", "replace").lower()
-        role, variable = self._access.role, self._access.variable
+        role = self._access.role
+        variable = self._access.variable
         if any(word in body for word in _NO_CREDIT) or reply.status == 402:
             todo = "Check the account that the key belongs to."
             return self._off(f"has no credit left ({why})", todo, "setting")
@@ -487,7 +491,8 @@ class HttpModel:
             todo = f"{'Check' if self._access.key else 'Set'} {variable}."
             return self._off(f"{what} ({why})", todo, "setting")
         if reply.status == 404:
-            model, check = self._dialect.model, f"Check {role}_model and {role}_base_url."
+            model = self._dialect.model
+            check = f"Check {role}_model and {role}_base_url."
             todo = f"Run: ollama pull {model}" if self.name.startswith("ollama:") else check
             return self._off(f"does not know {model} ({why})", todo, "setting")
         if reply.status == 413 or any(word in body for word in _TOO_LONG):

@@ -47,7 +47,8 @@ _TOO_LONG = 4
 _PROMPT_CHARS = 16_000
 _EXCHANGE_CHARS = 1_500
 _TITLE_CHARS = 200
-_FIRST, _LAST = 8, 24
+_FIRST = 8
+_LAST = 24
 
 _THOUGHT = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
 _FENCE = re.compile(r"^\s*```[\w-]*\s*$", re.MULTILINE)
@@ -84,7 +85,8 @@ def summary_prompt(of: SummaryTarget, title: str, exchanges: Sequence[Exchange])
     """Return the prompt to summarize an exchange, or the start and end of a conversation."""
     if of == "exchange":
         half = _PROMPT_CHARS // 2
-        user, assistant = _quote(exchanges[0].user, half), _quote(exchanges[0].assistant, half)
+        user = _quote(exchanges[0].user, half)
+        assistant = _quote(exchanges[0].assistant, half)
         return render("summary_exchange", exchange=mark(f"User: {user}\n\nAssistant: {assistant}"))
     chosen = list(enumerate(exchanges, start=1))
     if (left_out := len(chosen) - _FIRST - _LAST) > 0:
@@ -111,7 +113,8 @@ def _quote(text: str, max_chars: int) -> str:
 def extract_summary(of: SummaryTarget, title: str, exchanges: Sequence[Exchange]) -> str:
     """Return a summary made of the exchanges' own sentences; empty if there are none."""
     if of == "exchange":
-        user, assistant = exchanges[0].user, exchanges[0].assistant
+        user = exchanges[0].user
+        assistant = exchanges[0].assistant
         text = exchange_gist(user, assistant) or user or assistant
     else:
         text = conversation_gist([(x.user, x.assistant) for x in exchanges], title) or title
@@ -175,7 +178,8 @@ def outline(title: str, exchanges: Sequence[Exchange]) -> str:
 
 def read_findings(answer: str, told: str) -> list[str]:
     """Return the findings in an answer of JSON lines, if their quote really occurs in `told`."""
-    source, found = " ".join(told.split()).lower(), list[str]()
+    source = " ".join(told.split()).lower()
+    found = list[str]()
     for line in _THOUGHT.sub("", answer).splitlines():
         with suppress(msgspec.MsgspecError):
             one = msgspec.json.decode(line.strip().rstrip(","), type=_Lesson)
@@ -254,7 +258,8 @@ class Summarizer(Worker):
 
     def _pending(self, memory: Conversations) -> list[PendingSummary]:
         """Return the summaries that are missing or outdated, newest first."""
-        history, current = memory.stream.history, self._crew.current()
+        history = memory.stream.history
+        current = self._crew.current()
         found: list[PendingSummary] = []
         for name, state in history.conversations.items():
             if name == current:
@@ -288,7 +293,8 @@ class Summarizer(Worker):
             self.set(note=_note(model))
             failed = self._retries.entries(self._of)
             if failed:  # some may no longer be pending
-                wanted, current = {each.key for each in pending}, self._crew.current()
+                wanted = {each.key for each in pending}
+                current = self._crew.current()
                 old = [k for k, e in failed.items() if k not in wanted and e.item != current]
                 self._retries.drop(old)
             ready = [each for each in pending if not self._retries.rests(failed.get(each.key))]
@@ -313,7 +319,8 @@ class Summarizer(Worker):
 
     def _must_rest(self, settings: Settings, model: ChatModel) -> bool:
         """Whether to leave the model alone for now; the worker's note says why."""
-        cap_usd, spent_usd = settings.summary_spend_cap_usd, self._crew.spent_usd
+        cap_usd = settings.summary_spend_cap_usd
+        spent_usd = self._crew.spent_usd
         if spent_usd >= cap_usd and model.costs != "free":
             spent = f"spend cap reached: ${spent_usd:.2f} of ${cap_usd:.2f} in this session"
             todo = "To continue: ralph config --user summary_spend_cap_usd USD"

@@ -156,7 +156,8 @@ class Retries:
                 yield items
                 disk.replace(self.file, msgspec.json.encode(items))
         except disk.Busy:
-            what, todo = "another process has locked the workers' notes", "Try again later."
+            what = "another process has locked the workers' notes"
+            todo = "Try again later."
             raise IndexOff(what, where=str(self.file), todo=todo) from None
 
 
@@ -181,7 +182,8 @@ class Worker(ABC):
         self.name = name
         # How long to rest when nothing wakes the worker.
         self.poll_s = crew.poll_s[name]
-        self._crew, self._retries = crew, crew.retries
+        self._crew = crew
+        self._retries = crew.retries
         self._claim = crew.retries.file.with_name(f"{crew.retries.file.stem}-{name}.lock")
         self._fd: int | None = None  # of the claim, while we hold it
         self._opened: tuple[Ralph, list[object]] | None = None
@@ -285,7 +287,8 @@ class Worker(ABC):
 
     def stop(self) -> threading.Thread | None:
         """Tell the thread to end; return it, so that the caller can wait for it."""
-        thread, self._thread = self._thread, None
+        thread = self._thread
+        self._thread = None
         self._stop.set()
         self._wake.set()
         return thread
@@ -381,7 +384,9 @@ class Workers:
         from ralph.chat.embeddings import EmbeddingPipeline
         from ralph.chat.summaries import Summarizer
 
-        self.open_memory, self.current, self.summarizer = open_memory, current, summarizer
+        self.open_memory = open_memory
+        self.current = current
+        self.summarizer = summarizer
         self._grace_s = grace_s
         self._listener: threading.Thread | None = None
         self._ended = threading.Event()
@@ -458,7 +463,8 @@ class Workers:
 
     def follow(self) -> None:
         """Start and stop workers if their settings have changed, even from another process."""
-        before, self._settings = self._settings, self._settings_now()
+        before = self._settings
+        self._settings = self._settings_now()
         if before == self._settings:
             return
         enabled = self._enabled()

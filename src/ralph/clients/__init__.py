@@ -222,7 +222,8 @@ def found_command(
         what = "was not found"
         todo = "Install it, or name another with --agent. One inside the project needs its path."
         if Path(command[0]).name != command[0] and Path(command[0]).is_file():
-            what, todo = "is not executable", f"Run: chmod +x {command[0]}"
+            what = "is not executable"
+            todo = f"Run: chmod +x {command[0]}"
         raise BadInput(f"the agent's command {command[0]!r} {what}", todo=todo)
     return [program, *command[1:]]
 
@@ -343,7 +344,8 @@ class Detecting:
         for event in events_on(line):
             if dialect := dialect_of(event):
                 self.dialect, self._capture = dialect, open_capture(dialect, **self._source)
-                self.live, self.complaints = self._capture.live, self._capture.complaints
+                self.live = self._capture.live
+                self.complaints = self._capture.complaints
                 for before in self._waiting:
                     self._capture.feed(before)
                 self._waiting.clear()

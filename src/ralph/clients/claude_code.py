@@ -299,7 +299,8 @@ class Messages(RunFindings):
 
 def _denied_call(item: JsonObject) -> str:
     """Return the tool of a denied call; for a shell, with the beginning of its command."""
-    name, command = text_of(item.get("tool_name")), mapping(item.get("tool_input")).get("command")
+    name = text_of(item.get("tool_name"))
+    command = mapping(item.get("tool_input")).get("command")
     return f"{name}({clip(text_of(command), 60)})" if name in SHELLS and command else name
 
 
@@ -415,7 +416,8 @@ class StreamJson(Messages):
         if stated_reset := _RESET.search(final):
             self._resets_at = self._resets_at or moment(int(stated_reset[1]))
         denied = [_denied_call(item) for item in items(result.permission_denials)]
-        self.denied, self.model = denied or list(self._denied), self._model or self.model
+        self.denied = denied or list(self._denied)
+        self.model = self._model or self.model
         return self.result(
             "stream-json",
             reason,
@@ -438,7 +440,8 @@ class StreamJson(Messages):
                 return "interrupted"
             limited = self._rejected or (self.live.waiting or "").endswith("(429)")
             return "rate_limited" if limited else "killed"
-        subtype, stated = text_of(result.subtype), text_of(result.terminal_reason)
+        subtype = text_of(result.subtype)
+        stated = text_of(result.terminal_reason)
         if result.stop_reason == "refusal":
             return "refused"
         if result.is_error is not True and subtype in {"success", ""}:

@@ -124,7 +124,8 @@ def called(line: Any) -> str:
     inside = {found[1]: found[2].strip() for found in pattern("inside").finditer(text)}
     if shell := inside.get("bash-input"):
         return f"! {shell}"
-    name, words = inside.get("command-name", ""), inside.get("command-args", "")
+    name = inside.get("command-name", "")
+    words = inside.get("command-args", "")
     return words if len(words.split()) > _FEW_WORDS else f"{name} {words}".strip()
 
 
@@ -160,7 +161,8 @@ def _without(text: str) -> str:
     """Return the text without what the client added; an unclosed tag is the person's own."""
     if "</" not in text:
         return text
-    left, at = list[str](), 0
+    left = list[str]()
+    at = 0
     unclosed: set[str] = set()
     for tag in pattern("claude code puts in").finditer(text):
         if tag.start() < at or tag[1] in unclosed:
@@ -292,13 +294,15 @@ class Transcript(Messages):
 
     def _count(self, message: Mapping[str, Any]) -> None:
         # Each block of a message repeats the usage of the whole; the last one is right.
-        identity, spent = message.get("id"), lines.tokens(mapping(message.get("usage")))
+        identity = message.get("id")
+        spent = lines.tokens(mapping(message.get("usage")))
         if identity is not None and identity == self._counted:
             self._tokens += max(0, spent - self._last_spent)
             self._last_spent = max(spent, self._last_spent)
         else:
             self._tokens += spent
-            self._counted, self._last_spent = identity, spent
+            self._counted = identity
+            self._last_spent = spent
 
     def _count_subagent(self, line: Any) -> None:
         """Add the tokens that a subagent's result states, unless its own lines were counted."""
@@ -485,7 +489,8 @@ class Exchanges(lines.SessionReader):
         """Begin another exchange, and finish the one before."""
         self._hear_reply(begun.typed[0])
         self._close(begun.begins_at)
-        self._open, self._maybe = begun, None
+        self._open = begun
+        self._maybe = None
         self._queue = PromptQueue()
 
     def _again(self, uuid: str) -> bool:
@@ -530,7 +535,8 @@ def session_head(path: Path, file: BinaryIO) -> lines.SessionHead | None:
             line = _decode(data.removeprefix(lines.BOM))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
-        kind, cwd = text_of(line.type), text_of(line.cwd)
+        kind = text_of(line.type)
+        cwd = text_of(line.cwd)
         found = found or bool(kind)
         if kind in {"user", "assistant"} and cwd:
             return lines.SessionHead(

@@ -157,9 +157,11 @@ class Codex(ToolRun):
         elif kind == "thread.started":
             self.session = self.session or text_of(event.get("thread_id")) or None
         elif kind == "turn.started":
-            self._is_over, self.failure = False, ""
+            self._is_over = False
+            self.failure = ""
         elif kind == "turn.completed":
-            self._is_over, self.failure = True, ""
+            self._is_over = True
+            self.failure = ""
             self._turns += 1
             usage = mapping(event.get("usage"))
             spent = [count(usage.get(key)) for key in ("input_tokens", "output_tokens")]
@@ -223,7 +225,8 @@ class Codex(ToolRun):
 
     def _command(self, item: Mapping[str, Any]) -> None:
         command = text_of(item.get("command"))[:LONGEST_COMMAND]
-        code, status = item.get("exit_code"), item.get("status")
+        code = item.get("exit_code")
+        status = item.get("status")
         if status == "declined":
             self.denied = [*self.denied, "command_execution"][:1000]
             self.stumbles["denied"] += 1
@@ -402,7 +405,8 @@ def _filled(text: str, environ: Mapping[str, str]) -> str:
     """Return the text with its variables filled in; KeyError for one without value and default."""
 
     def value(found: re.Match[str]) -> str:
-        name, default = found[1], found[2]
+        name = found[1]
+        default = found[2]
         if name in environ:
             return environ[name]
         if default is None:

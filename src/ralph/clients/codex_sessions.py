@@ -278,7 +278,8 @@ class CodexTurn(ToolTurn):
             self.drop(identity)
             self.steps.answered(call.identity, answer.text, failed=answer.failed)
         else:
-            failed, code = answer.failed, answer.code
+            failed = answer.failed
+            code = answer.code
             self.answer(identity, answer.text, failed=failed, code=code, existed=False)
 
     def begin_script(self, item: Mapping[str, Any]) -> None:
@@ -479,7 +480,8 @@ class Rollout(lines.SessionReader):
         return waits_at if self._turn_at is None else self._turn_at
 
     def _take(self, event: Mapping[str, Any]) -> None:
-        kind, data = text_of(event.get("type")), mapping(event.get("payload"))
+        kind = text_of(event.get("type"))
+        data = mapping(event.get("payload"))
         if not kind:
             self._reading.complain("has no type; skipped")
             return
@@ -504,8 +506,11 @@ class Rollout(lines.SessionReader):
             return
         self._close(self._at)
         if self._turn_at is None or turn != self._turn:
-            self._turn_at, self._turn = self._at, turn
-            self._is_marked, self._context, self._put_in = False, {}, []
+            self._turn_at = self._at
+            self._turn = turn
+            self._is_marked = False
+            self._context = {}
+            self._put_in = []
 
     def _event(self, kind: str, data: Mapping[str, Any]) -> None:
         item = mapping(data.get("item")) if kind == "item_completed" else {}
@@ -565,7 +570,8 @@ class Rollout(lines.SessionReader):
         elif kind in {"function_call", "custom_tool_call", "local_shell_call"}:
             self._called(turn, kind, item)
         elif kind in {"function_call_output", "custom_tool_call_output"}:
-            identity, output = text_of(item.get("call_id")), item.get("output")
+            identity = text_of(item.get("call_id"))
+            output = item.get("output")
             if not turn.script_back(identity, output):
                 turn.back(identity, answer_of(output))
 
@@ -631,7 +637,9 @@ class Rollout(lines.SessionReader):
         for text in self._put_in:
             opened.see_injected(text)
         opened.ask(typed)
-        self._turn_at, self._turn, self._put_in = None, turn, []
+        self._turn_at = None
+        self._turn = turn
+        self._put_in = []
 
     def _key_of(self, item: Mapping[str, Any], at: int) -> str:
         """Return the name of a message outside of turns: its id, else its position."""

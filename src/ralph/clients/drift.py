@@ -47,7 +47,8 @@ class _Counts(msgspec.Struct):
 
 def codex_names(event: Mapping[str, Any]) -> Iterator[str]:
     """Yield the names in a line of a rollout."""
-    kind, data = text_of(event.get("type")), mapping(event.get("payload"))
+    kind = text_of(event.get("type"))
+    data = mapping(event.get("payload"))
     inner = text_of(data.get("type"))
     if kind not in {"response_item", "event_msg"}:
         yield kind
@@ -109,7 +110,8 @@ def opencode_names(line: Mapping[str, Any]) -> Iterator[str]:
 def _known(source: str) -> tuple[frozenset[str], frozenset[str]]:
     """Return the names that are read, and those that are skipped."""
     sections = table(__file__, "known.txt")
-    read, skipped = sections[source], sections[f"{source} skipped"]
+    read = sections[source]
+    skipped = sections[f"{source} skipped"]
     return frozenset(" ".join(read).split()), frozenset(" ".join(skipped).split())
 
 
@@ -118,7 +120,8 @@ def drift_text(source: str, version: str, met: Mapping[str, int]) -> str:
     read, skipped = _known(source)
     events = {name: count for name, count in _plain(met).items() if name not in skipped}
     unknown = {name: count for name, count in events.items() if name not in read}
-    some, every = sum(unknown.values()), sum(events.values())
+    some = sum(unknown.values())
+    every = sum(events.values())
     if some < _NOTABLE or some < _NOTABLE_SHARE * every:
         return ""
     most = sorted(unknown, key=lambda name: -unknown[name])[:_MOST_SHOWN]

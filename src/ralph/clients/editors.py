@@ -47,7 +47,8 @@ def _blanked(found: re.Match[str]) -> str:
 def put(text: str, path: tuple[str, ...], value: Any) -> str:
     """Return the text with this member set; missing objects on the way to it are created."""
     data = plain(text)
-    at, depth = data.index("{"), 0
+    at = data.index("{")
+    depth = 0
     for depth, name in enumerate(path):
         members = _members(data, at)
         if name not in members:
@@ -66,8 +67,11 @@ def put(text: str, path: tuple[str, ...], value: Any) -> str:
 
 def take(text: str, path: tuple[str, ...]) -> str:
     """Return the text without this member, and without objects that held nothing else."""
-    data, with_commas = plain(text), _COMMENT.sub(_blanked, text)
-    at, cut, was_commented = data.index("{"), list[tuple[int, int]](), False
+    data = plain(text)
+    with_commas = _COMMENT.sub(_blanked, text)
+    at = data.index("{")
+    cut = list[tuple[int, int]]()
+    was_commented = False
     for name in path:
         members = _members(data, at)
         start, at, ends = members[name]

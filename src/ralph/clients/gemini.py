@@ -50,7 +50,8 @@ def variables(call: AgentCall, environ: Mapping[str, str]) -> dict[str, str]:
 
 def dialect_of(event: Mapping[str, Any]) -> str | None:
     """Return the dialect of an event: each has a time, and the first one names the session."""
-    kind, keys = event.get("type"), event.keys()
+    kind = event.get("type")
+    keys = event.keys()
     if kind == "init" and {"session_id", "timestamp"} <= keys:
         return "gemini"
     return "gemini" if kind == "message" and {"role", "content", "timestamp"} <= keys else None
@@ -81,7 +82,8 @@ class GeminiRun(ToolRun):
 
     def __init__(self, *, file: str = "-", root: str | None = None, injected: str = "") -> None:
         super().__init__(file=file, root=root, injected=injected)
-        self._root, self._injected = root, injected
+        self._root = root
+        self._injected = injected
 
     def _take(self, event: Mapping[str, Any]) -> None:
         kind = event.get("type")
@@ -97,7 +99,8 @@ class GeminiRun(ToolRun):
         elif kind == "message":
             self.see_injected(text_of(event.get("content")))
         elif kind == "tool_use":
-            name, given = text_of(event.get("tool_name")), mapping(event.get("parameters"))
+            name = text_of(event.get("tool_name"))
+            given = mapping(event.get("parameters"))
             self.call(tool_call(text_of(event.get("tool_id")), name, given))
         elif kind == "tool_result":
             failed = event.get("status") == "error"
@@ -144,7 +147,8 @@ class GeminiRun(ToolRun):
 _ROOT_FILE = ".project_root"
 _MOST_PATH_BYTES = 4096
 # What the client adds to a person's words for the model.
-_CONTEXT, _CONTEXT_END = "<hook_context>", "</hook_context>"
+_CONTEXT = "<hook_context>"
+_CONTEXT_END = "</hook_context>"
 _NOT_TYPED = ("/", "?", "<session_context>")
 _EXIT = re.compile(r"^Exit Code: (-?\d{1,9})$", re.M)
 _WRAPPER = re.compile(r"</?untrusted_context>\n?|^Output: |^Process Group PGID: \d+$", re.M)
@@ -164,7 +168,8 @@ class GeminiTurn(ToolTurn):
         """Read a line of the model."""
         self.see_time(message.get("timestamp"))
         self.model = text_of(message.get("model")) or self.model
-        identity, text = text_of(message.get("id")), content_text(message.get("content"))
+        identity = text_of(message.get("id"))
+        text = content_text(message.get("content"))
         if text.strip() and self._is_new(identity):
             self.speak(text)
         if total := count(mapping(message.get("tokens")).get("total")):

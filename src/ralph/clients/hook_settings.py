@@ -84,7 +84,8 @@ class HooksSetup(setup.ClientSetup):
         """Return the settings with all our hooks, each once; correct ones stay as they are."""
         settings = {} if text is None else _read_settings(text, where)
         wanted = self.wanted_hooks(call)
-        commands, found = _commands(wanted), hooks_in(settings)
+        commands = _commands(wanted)
+        found = hooks_in(settings)
         stale = [event for event in found if [c for _, c in found[event]] != [commands.get(event)]]
         hooks = _others(settings, stale)
         for event, groups in wanted.items():

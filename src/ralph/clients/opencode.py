@@ -101,7 +101,8 @@ class OpenCodeRun(ToolRun):
     _tokens = 0
 
     def _take(self, event: Mapping[str, Any]) -> None:
-        kind, part = event.get("type"), mapping(event.get("part"))
+        kind = event.get("type")
+        part = mapping(event.get("part"))
         self.session = self.session or text_of(event.get("sessionID"))
         self.see_time(event.get("timestamp"))
         if kind == "text":
@@ -170,7 +171,8 @@ class OpenCodeSession(lines.SessionReader):
         title = text_of(line.get("title"))
         if title and not title.startswith(_UNNAMED):
             self._title = lines.session_title(title) or self._title
-        info, parts = mapping(line.get("info")), items(line.get("parts"))
+        info = mapping(line.get("info"))
+        parts = items(line.get("parts"))
         if info.get("role") == "user":
             self._ask(info, parts)
         elif info.get("role") == "assistant" and self._open is not None:
@@ -245,7 +247,8 @@ def _texts(value: Any) -> list[str]:
 
 def take_tool(turn: Any, part: Mapping[str, Any]) -> None:
     """Note a tool call and its answer; skip a call without an answer."""
-    state, identity = mapping(part.get("state")), text_of(part.get("callID"))
+    state = mapping(part.get("state"))
+    identity = text_of(part.get("callID"))
     status = state.get("status")
     if status not in ("completed", "error"):
         return

@@ -176,7 +176,8 @@ def best_call(root: Path | None, *, variables: bool) -> RalphCall:
         named = RalphCall(NAMED if variables else NAME)
         if found := named.found():
             # Other programs are called ralph too, and other versions may not know our hooks.
-            asked, folder = [found, "--version"], Path(sys.executable).parent
+            asked = [found, "--version"]
+            folder = Path(sys.executable).parent
             if ask_program(asked, timeout_s=TIMEOUT_S, cwd=folder)[1] == f"ralph {__version__}":
                 return named
     elif given := os.environ.get("RALPH_COMMAND"):
@@ -514,7 +515,8 @@ class ClientSetup(ABC):
 
 def look(root: Path | None, agents: Iterable[str] = TITLES) -> ClientStatus:
     """Return what is set up for the person and for the project at this root."""
-    all_places, warnings = list[SetupPlace](), list[str]()
+    all_places = list[SetupPlace]()
+    warnings = list[str]()
     for agent in agents:
         setup = client_setup(agent)
         places = setup.places(root)

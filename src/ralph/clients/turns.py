@@ -128,7 +128,8 @@ class ToolFindings(RunFindings):
             self.live.turns += 1
             self.say(text)
             self.steps.said(text)
-            self.spoke_last, self.failure = True, ""
+            self.spoke_last = True
+            self.failure = ""
 
     def call(self, call: OpenCall) -> None:
         """Note a tool call."""
@@ -241,8 +242,10 @@ class ToolTurn(ToolFindings, lines.OpenExchange):
     ) -> None:
         super().__init__(file=start.file, root=start.root)
         self._dialect, self.head, self.session = dialect, start.head, start.head.session
-        self.key, self.begins_at = session_name(key) or key, begins_at
-        self.typed, self.folder = list[str](), folder or start.head.cwd
+        self.key = session_name(key) or key
+        self.begins_at = begins_at
+        self.typed = list[str]()
+        self.folder = folder or start.head.cwd
         self.tokens: dict[str, int] = {}
         self.at_home(self.folder)
 
@@ -259,7 +262,8 @@ class ToolTurn(ToolFindings, lines.OpenExchange):
         reason = self.reason or ("ok" if self.spoke_last and not self.is_marked else "unknown")
         if self.failure and reason != "interrupted":
             reason = failure_reason(self.failure)
-        summary, spent = self.told() or self.failure, sum(self.tokens.values()) or None
+        summary = self.told() or self.failure
+        spent = sum(self.tokens.values()) or None
         return self.result(self._dialect, reason, summary=summary, tokens_used=spent)
 
 

@@ -210,7 +210,8 @@ class WordMatches(msgspec.Struct, frozen=True):
 
 # In a collection of at least this many passages, tokens that occur in more than this share of them
 # are not used for ranking: they say little, and would take most of the time of a search.
-_LARGE, _COMMON_SHARE = 1000, 0.15
+_LARGE = 1000
+_COMMON_SHARE = 0.15
 
 
 def ranking_tokens(matches: WordMatches) -> list[str]:
@@ -381,7 +382,8 @@ def largest(values: NDArray[Any], count: int) -> NDArray[np.intp]:
     """Return the places of the largest values; the first of equals, so a rebuild picks the same."""
     import numpy as np
 
-    where, few = np.arange(len(values)), len(values) // (4 * count)
+    where = np.arange(len(values))
+    few = len(values) // (4 * count)
     if few > 1:  # the maximum of each small group gives a bound that at least `count` values reach
         tops = values[: len(values) // few * few].reshape(few, -1).max(axis=0)
         where = (values >= np.partition(tops, len(tops) - count)[len(tops) - count]).nonzero()[0]

@@ -29,9 +29,11 @@ if TYPE_CHECKING:
 NEARNESS_DIGITS = 5
 _FLOAT_BYTES = 4
 # How many questions, and how many rows of the matrix, are multiplied at once.
-_AT_ONCE, _ROWS_AT_ONCE = 64, 4096
+_AT_ONCE = 64
+_ROWS_AT_ONCE = 4096
 # For a few questions, so few products that BLAS starts no threads: they cost more than they gain.
-_FEW, _PRODUCTS_FOR_FEW = 16, 2**18
+_FEW = 16
+_PRODUCTS_FOR_FEW = 2**18
 # The cosines of at most this many announced questions are kept.
 _MOST_AHEAD = 32
 
@@ -52,7 +54,8 @@ def unpack(owners: bytes, data: bytes) -> list[PassageVectors]:
     if len(owners) % 16:
         raise Corrupt("a block of vectors does not say whose they are")
     numbers = array("q", owners)
-    rows, sizes = numbers[::2], numbers[1::2]
+    rows = numbers[::2]
+    sizes = numbers[1::2]
     ends = itertools.accumulate(sizes)
     return [(row, data[end - size : end]) for row, size, end in zip(rows, sizes, ends, strict=True)]
 
@@ -150,7 +153,8 @@ class Matrix:
         if (counts * width != sizes).any() or sizes.min() <= 0 or sizes.sum() != len(data):
             raise ValueError("a block that holds no whole vectors")
         _, known, held = self._blocks[-1]
-        in_all, end = known + len(passages), held + len(data) // width
+        in_all = known + len(passages)
+        end = held + len(data) // width
         # Doubling keeps the cost of growing flat.
         if end > len(self._scales):
             self.reserve(max(end, 2 * held))
@@ -188,8 +192,10 @@ class Matrix:
             _, known, held = self._blocks[bisect.bisect(self._blocks, upto, key=lambda x: x[0]) - 1]
         if not held:
             return [NearPassages([*also], np.full(len(also), np.nan)) for _ in to]
-        passages, firsts = self._passages[:known], self._firsts[:known]
-        places, chosen = self._places_of(np.array(also, dtype=np.int64), known), None
+        passages = self._passages[:known]
+        firsts = self._firsts[:known]
+        places = self._places_of(np.array(also, dtype=np.int64), known)
+        chosen = None
         if among is not None:
             chosen = self._places_of(among, known)
             chosen = chosen[chosen >= 0]
@@ -270,17 +276,21 @@ Groups = tuple[tuple[str, ...], ...]
 _FACET_CACHE = 8
 _FIELD_WEIGHTS = ", ".join(map(str, FIELD_WEIGHTS))
 # As in SQLite's bm25().
-_K1, _B = 1.2, 0.75
+_K1 = 1.2
+_B = 0.75
 # The smallest weight of a word, for words in more than half of the passages; as in SQLite.
 _LEAST_RARITY = 1e-6
 # Words are cached for collections of at least this many passages; the limits are per collection.
 _MANY_PASSAGES = 10
-_MOST_ROWS, _MOST_COUNTS, _MOST_PASSAGES = 2_000_000, 20_000, 20_000
+_MOST_ROWS = 2_000_000
+_MOST_COUNTS = 20_000
+_MOST_PASSAGES = 20_000
 # For this many common words, the cache keeps how often they occur in each passage.
 _MOST_MEASURES = 64
 # Cached words are read again if there are this many new passages, or a tenth of all if that is
 # more, and if the average length of passages has changed by this share.
-_MOST_NEW, _OTHER_AVERAGE = 100, 0.05
+_MOST_NEW = 100
+_OTHER_AVERAGE = 0.05
 
 
 class WordRows(msgspec.Struct, frozen=True):
@@ -331,7 +341,8 @@ class LoadedCollection:
         self._counts: dict[tuple[str, ...], int] = {}
         # Words and counts cover the passages up to `_read`. They were last cleared when passages
         # had this `_average` length.
-        self._read, self._average = 0, 1.0
+        self._read = 0
+        self._average = 1.0
         self._asked = False
 
     def count(self, connection: sqlite3.Connection, upto: int, *words: str) -> int:
@@ -367,8 +378,11 @@ class LoadedCollection:
         average = sum(tokens) / (rows or 1) or 1.0
         is_other = abs(average - self._average) > _OTHER_AVERAGE * self._average
         if not self._read or is_other or upto - self._read > max(_MOST_NEW, self._read // 10):
-            self._words, self._counts, self._held = {}, {}, 0
-            self._average, self._read = average, upto
+            self._words = {}
+            self._counts = {}
+            self._held = 0
+            self._average = average
+            self._read = upto
             return
         select = f"SELECT rowid, title, text, places, facets FROM words_{n} WHERE rowid > ?"
         found = connection.execute(f"{select} ORDER BY rowid", (self._read,)).fetchall()
@@ -410,7 +424,8 @@ class LoadedCollection:
 
         `words` has the number of passages with each word of the question.
         """
-        n, groups = self.state[0], wanted_tokens(only)
+        n = self.state[0]
+        groups = wanted_tokens(only)
         bm25 = f"SELECT rowid, -bm25(words_{n}, {_FIELD_WEIGHTS}) AS score FROM words_{n}"
         bm25 += f" WHERE words_{n} MATCH ? ORDER BY"
         passages = self.count(connection, upto)
@@ -452,7 +467,8 @@ class LoadedCollection:
         times = np.concatenate([one.times for one in held])[wanted]
         if unknown := np.isnan(times).nonzero()[0].tolist():
             new = rows[wanted[unknown]].tolist()
-            fetched, starts = fetch([*{*new}]), [0, *itertools.accumulate(lengths)]
+            fetched = fetch([*{*new}])
+            starts = [0, *itertools.accumulate(lengths)]
             for n, row in zip(unknown, new, strict=True):
                 which = bisect.bisect(starts, wanted[n]) - 1
                 [times[n]] = fetched[row].words.times([ranked[which]])
@@ -523,7 +539,8 @@ class LoadedCollection:
         return matrix.nearest(to, count, upto=last, among=among, **how)
 
     def _loaded(self, connection: sqlite3.Connection, last: int) -> Matrix:
-        n, matrix = self.state[0], self._matrix
+        n = self.state[0]
+        matrix = self._matrix
         if matrix is not None and matrix.last_vector == last:
             return matrix
         if matrix is not None and matrix.last_vector < last:
@@ -549,7 +566,8 @@ class LoadedCollection:
             return None
         import numpy as np
 
-        n, key = self.state[0], (upto, groups)
+        n = self.state[0]
+        key = (upto, groups)
         with self._lock:
             if key not in self._fitting:
                 select = f"SELECT rowid FROM words_{n} WHERE words_{n} MATCH ?"

@@ -85,7 +85,8 @@ class QdrantConnection:
 
     def check(self) -> None:
         """Try the server now, ignoring earlier failures."""
-        self._rest, self.version = None, ""
+        self._rest = None
+        self.version = ""
         # A server tells anybody its version; this request needs the key.
         self.ask("GET", "/collections/ralph/exists", returns=dict[str, bool])
 
@@ -181,7 +182,8 @@ _TELLING_PASSAGES = 50
 
 def _points_of(row: IndexedRecord, metadata: CollectionMetadata) -> list[Point]:
     """Return a record as points; the one with the record itself is last."""
-    record, dims = row.record, metadata.manifest.dims
+    record = row.record
+    dims = metadata.manifest.dims
     keys = {"type": record.kind, "record": record.id, "digest": record.digest}
     points: list[Point] = []
     for passage, passage_hash, blob in zip(row.passages, row.hashes, row.vectors, strict=True):
@@ -360,11 +362,13 @@ class QdrantStore:
         The alias is created last. If the process is killed before that, the collection has no
         alias, and the next rebuild drops it.
         """
-        view, name = self._view(), collection.name
+        view = self._view()
+        name = collection.name
         alias = self._names.alias(name)
         answering = view.aliases().get(alias)
         others = [one for one in view.physical() if self._names.owns(one, name)]
-        physical, dims = self._names.new_physical(name), collection.manifest.dims
+        physical = self._names.new_physical(name)
+        dims = collection.manifest.dims
         made = {**_parameters(dims), "hnsw_config": _HNSW, "on_disk_payload": True}
         self.server.ask("PUT", f"/collections/{physical}", made, returns=bool, slow=True)
         for kind, fields in _INDEXES.items():
@@ -411,7 +415,8 @@ class QdrantStore:
 
     def _faults(self, collection: Collection) -> list[str]:
         """Return what is wrong with a collection; somebody may have changed or restored it."""
-        path, dims = f"/collections/{collection.physical}", collection.manifest.dims
+        path = f"/collections/{collection.physical}"
+        dims = collection.manifest.dims
         info = self.server.ask("GET", path, returns=dict[str, Any])
         found = list(_differences(_parameters(dims), info["config"]["params"], "configuration"))
         schema = info.get("payload_schema")
@@ -426,7 +431,8 @@ class QdrantStore:
         self, collection: Collection, batch: IndexBatch
     ) -> tuple[list[IndexedRecord], list[str]]:
         """Return the records to write, and the heads of those that are completely indexed."""
-        name, view = collection.physical, self._view()
+        name = collection.physical
+        view = self._view()
         if not name:
             return batch.prepare((), ()), []
         heads = {point_id(*key, 0): key for key in batch.records}
@@ -459,7 +465,8 @@ class QdrantStore:
 
     def _fill(self, collection: Collection, vectors: Sequence[tuple[int, bytes]]) -> None:
         """Save the vectors of passages that waited for the embedder."""
-        name, dims = collection.physical, collection.manifest.dims
+        name = collection.physical
+        dims = collection.manifest.dims
         points = [
             {"id": layout.id_of(row), "vector": layout.named_vectors(blob, dims)}
             for row, blob in vectors

@@ -84,7 +84,8 @@ class LocalServer(msgspec.Struct, eq=False):
 
     def stop(self) -> None:
         """Stop the server if it was started here, and wait until it has ended."""
-        keeper, self.keeper = self.keeper, None
+        keeper = self.keeper
+        self.keeper = None
         if keeper is None:
             return
         atexit.unregister(self.stop)
@@ -157,7 +158,8 @@ class LocalServer(msgspec.Struct, eq=False):
             connection.close()
 
     def _off(self, what: str, todo: str | None = None) -> IndexOff:
-        where, todo = f"http://{self.host}:{self.port}", todo or f"Look into {self.folder / _LOG}"
+        where = f"http://{self.host}:{self.port}"
+        todo = todo or f"Look into {self.folder / _LOG}"
         return IndexOff(f"Qdrant ({self.binary}) {what}", where=where, todo=todo)
 
 
@@ -169,7 +171,8 @@ def local_server(url: str, *, key: str, binary: str, home: Path) -> LocalServer 
         return None
     if not (found := binary or find_program("qdrant")):
         return None
-    port, program = parts.port or _DEFAULT_PORT, Path(found).expanduser()
+    port = parts.port or _DEFAULT_PORT
+    program = Path(found).expanduser()
     return LocalServer(host, port, program, home / _FOLDER, key=key)
 
 
@@ -226,8 +229,10 @@ def open_store(settings: Any, folder: Path, home: Path, scope: Callable[[], str]
     """
     from ralph.index.qdrant import QdrantStore
 
-    url, timeout_s = settings.journal_url, _TIMEOUT_SHARE * settings.wait_s
-    key, binary = settings.qdrant_api_key or "", settings.qdrant_binary or ""
+    url = settings.journal_url
+    timeout_s = _TIMEOUT_SHARE * settings.wait_s
+    key = settings.qdrant_api_key or ""
+    binary = settings.qdrant_binary or ""
     place = _database(url) if url else f"{_own_id(home / _ID_NAME)} {folder}"
     short = hashlib.sha256(place.encode(errors="surrogatepass")).hexdigest()[:8]
     server = _server(settings.qdrant_url, key, timeout_s, binary, home)

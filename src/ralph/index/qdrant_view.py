@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from ralph.index.qdrant_start import CollectionNames
 
 # The vectors of a point: the pieces of its text, its asides, and its words.
-MEANING, ASIDE_MEANING, WORDS = "meaning", "aside", "words"
+MEANING = "meaning"
+ASIDE_MEANING = "aside"
+WORDS = "words"
 METADATA = "metadata"
 _SPACE = uuid.UUID("6f1d1f0e-52f4-5b0e-9d0a-6f3c6f1b8a55")
 META_ID = str(uuid.uuid5(_SPACE, METADATA))
@@ -45,7 +47,8 @@ _QUERIES_AT_ONCE = 32
 # How many words are counted in parallel.
 _THREADS = 8
 # The BM25 parameters of the embedded index. For both, candidates are scored again afterwards.
-_SATURATION, _LENGTH = 1.2, 0.75
+_SATURATION = 1.2
+_LENGTH = 0.75
 # The rarity of tokens so frequent that it would be negative; the same as in FTS5.
 _LEAST_RARITY = 1e-6
 _FIELDS = ["title", "text", "places"]
@@ -174,7 +177,8 @@ def _record_of(payload: Mapping[str, Any], name: str) -> Record:
     """Return the record in the payload of a head."""
     try:
         record_id, kind, number, at = (payload[key] for key in ("record", "type", "number", "at"))
-        body, source = payload.get("body"), _decode_source(payload["source"])
+        body = payload.get("body")
+        source = _decode_source(payload["source"])
         raw = base64.b64decode(payload["body_base64"]) if body is None else body.encode()
         record = Record(str(record_id), kind, int(number), at, raw, source)
         fits = record.digest == payload["digest"]
@@ -262,7 +266,8 @@ class QdrantView(msgspec.Struct, eq=False):
         if name is not None:
             listed = [self.names.alias(name), self.names.building(name)]
         else:
-            aliases, listed = self.aliases(), self.physical()
+            aliases = self.aliases()
+            listed = self.physical()
         found: list[Collection] = []
         for place in listed:
             if place not in self.known:
@@ -310,7 +315,9 @@ class QdrantView(msgspec.Struct, eq=False):
         records, passages, late = (
             self._count(collection, **{key: True}) for key in ("head", "passage", "waits")
         )
-        name, having, page = collection.physical, holding(waits=True), min(texts, PAGE)
+        name = collection.physical
+        having = holding(waits=True)
+        page = min(texts, PAGE)
         found = self.scroll(name, having, ["waiting"], page=page) if texts else iter(())
         waiting = [(_row_of(p.id), p.payload["waiting"]) for p in itertools.islice(found, texts)]
         return index.CollectionSize(records, passages, late, waiting)
@@ -331,7 +338,8 @@ class QdrantView(msgspec.Struct, eq=False):
         if not query or not count:
             return facts
         ranked = {token: frequencies[token] for token in index.ranking_tokens(facts)}
-        name, rarity = collection.physical, _rarities(ranked, passages)
+        name = collection.physical
+        rarity = _rarities(ranked, passages)
         places = {_token_place(token): value for token, value in rarity.items()}
         near = {"nearest": {"indices": [*places], "values": [*places.values()]}}
         search = {"query": near, "using": WORDS, "limit": count, "filter": _fitting(only)}
@@ -366,7 +374,9 @@ class QdrantView(msgspec.Struct, eq=False):
 
         if not collection.manifest.dims:
             return [index.NearPassages([*also], np.full(len(also), np.nan)) for _ in to]
-        name, points, having = collection.physical, [id_of(row) for row in also], _fitting(only)
+        name = collection.physical
+        points = [id_of(row) for row in also]
+        having = _fitting(only)
         found: list[index.NearPassages] = []
         for start in range(0, len(to), _QUERIES_AT_ONCE):
             some = to[start : start + _QUERIES_AT_ONCE].tolist()
@@ -393,7 +403,8 @@ class QdrantView(msgspec.Struct, eq=False):
         for n, side in enumerate(sides):
             missing = [p for p in dict.fromkeys((*sides[n ^ 1], *also)) if p not in side]
             if missing and (side or n % 2 == 0):  # even sides are the pieces
-                having, using = {"must": [{"has_id": missing}]}, (MEANING, ASIDE_MEANING)[n % 2]
+                having = {"must": [{"has_id": missing}]}
+                using = (MEANING, ASIDE_MEANING)[n % 2]
                 searches[n] = _search(queries[n // 2], using, len(missing), having, {"exact": True})
         found = self._near(name, list(searches.values())) if searches else []
         for n, more in zip(searches, found, strict=True):
@@ -439,7 +450,8 @@ class QdrantView(msgspec.Struct, eq=False):
         self, collection: Collection, first: str, end: str, count: int
     ) -> index.DatedPassages:
         """Return the newest `count` records from `first` on and before `end`."""
-        name, having = collection.physical, holding(head=True, passage=True)
+        name = collection.physical
+        having = holding(head=True, passage=True)
         if first:
             having["must"].append({"key": "at", "range": {"gte": f"{first}Z"}})
         if end < "9":
@@ -457,7 +469,8 @@ class QdrantView(msgspec.Struct, eq=False):
         self, collection: Collection, rows: Iterable[int], *, records: bool = False
     ) -> dict[int, index.StoredPassage]:
         """Return these passages by row, with their records if requested."""
-        name, wanted = collection.physical, {id_of(row): row for row in rows}
+        name = collection.physical
+        wanted = {id_of(row): row for row in rows}
         if not records:
             missing = [point for point in wanted if (name, point) not in self.passages]
             for point, payload in self._payloads(name, missing, _FIELDS).items():
@@ -495,7 +508,8 @@ class QdrantView(msgspec.Struct, eq=False):
 
     def content(self, collection: Collection, *, vectors: bool = True) -> index.StoredContent:
         """Return everything, to check it or to reuse its vectors (F16)."""
-        name, found = collection.physical, dict[bytes, bytes]()
+        name = collection.physical
+        found = dict[bytes, bytes]()
         heads = self.scroll(name, holding(head=True), ["record", "digest"])
         keys = frozenset((one.payload["record"], one.payload["digest"]) for one in heads)
         for point in self.scroll(name, holding(passage=True), ["hash"], True) if vectors else ():

@@ -72,7 +72,8 @@ _PAGE_BYTES = 8192
 _LARGEST_IDLE_LOG_BYTES = 16 * 1024 * 1024
 _BUSY_TIMEOUT_S = 5.0
 # Stored in the file itself, so that cleanup still happens after a crash.
-_NEEDS_VACUUM, _IS_CLEAN = "PRAGMA user_version = 1", "PRAGMA user_version = 0"
+_NEEDS_VACUUM = "PRAGMA user_version = 1"
+_IS_CLEAN = "PRAGMA user_version = 0"
 # Below the limit on query parameters of every SQLite build.
 _ROWS_AT_ONCE = 500
 _decode_source = msgspec.json.Decoder(Source).decode
@@ -130,7 +131,8 @@ class SqliteView(msgspec.Struct, eq=False):
         """Return the best `count` passages with any of these tokens; for 0, only the counts."""
         loaded = self.loaded.of(collection)
         view = self.connection, self._last_row("passage", collection)
-        passages, counts = loaded.count(*view), {one: loaded.count(*view, one) for one in query}
+        passages = loaded.count(*view)
+        counts = {one: loaded.count(*view, one) for one in query}
         facts = index.WordMatches({}, counts, passages)
         derived = index.derived_token()
         if without := loaded.count(*view, derived):
@@ -138,7 +140,8 @@ class SqliteView(msgspec.Struct, eq=False):
             facts = index.WordMatches({}, own, passages - without)
         if not query or not count:
             return facts
-        ranked, fetch = index.ranking_tokens(facts), functools.partial(self.fetch, collection)
+        ranked = index.ranking_tokens(facts)
+        fetch = functools.partial(self.fetch, collection)
         scores, *tables = loaded.matches(*view, counts, ranked, count, only, fetch)
         return index.WordMatches(scores, facts.frequencies, facts.passages, *tables)
 
@@ -146,7 +149,8 @@ class SqliteView(msgspec.Struct, eq=False):
         self, collection: Collection, to: Vectors, count: int, **how: Any
     ) -> list[index.NearPassages]:
         """Return, for each vector, the passages in `also` and the `count` nearest ones."""
-        loaded, last = self.loaded.of(collection), self._last_row("passage", collection)
+        loaded = self.loaded.of(collection)
+        last = self._last_row("passage", collection)
         last_vector = self._last_row("vector", collection)
         return loaded.nearest(self.connection, last, last_vector, to, count, **how)
 
@@ -168,7 +172,8 @@ class SqliteView(msgspec.Struct, eq=False):
         self, collection: Collection, rows: Iterable[int], *, records: bool = False
     ) -> dict[int, StoredPassage]:
         """Return these passages by row, with their records if requested."""
-        n, wanted = collection.id, list(rows)
+        n = collection.id
+        wanted = list(rows)
         known = self.loaded.of(collection).passages
         if fresh := [row for row in wanted if row not in known]:
             select = f"SELECT rowid, title, text, places FROM words_{n} WHERE rowid"
@@ -529,7 +534,8 @@ def _data_version(connection: sqlite3.Connection) -> int:
 
 def _create(connection: sqlite3.Connection, collection: Collection) -> Collection:
     """Create empty tables. The collection is live at once if no other has its name."""
-    name, manifest = collection.name, msgspec.structs.asdict(collection.manifest)
+    name = collection.name
+    manifest = msgspec.structs.asdict(collection.manifest)
     _drop(connection, "name = ? AND live = 0", name)
     select = "SELECT 1 FROM collection WHERE name = ?"
     live = connection.execute(select, (name,)).fetchone() is None
@@ -541,7 +547,8 @@ def _create(connection: sqlite3.Connection, collection: Collection) -> Collectio
 
 def _switch(connection: sqlite3.Connection, collection: Collection) -> None:
     """Make a complete collection live, and drop the one before."""
-    n, name = collection.id, collection.name
+    n = collection.id
+    name = collection.name
     select = "SELECT id FROM collection WHERE name = ? AND live = 1"
     for (old,) in connection.execute(select, (name,)).fetchall():
         both = f"SELECT 1 FROM record_{old} JOIN forgotten_{n} USING (id)"
@@ -560,7 +567,8 @@ def _drop(connection: sqlite3.Connection, where: str, name: str) -> None:
 
 def _insert(connection: sqlite3.Connection, table: str, values: Mapping[str, object]) -> int:
     """Insert a row and return its number."""
-    columns, places = ", ".join(values), ", ".join("?" * len(values))
+    columns = ", ".join(values)
+    places = ", ".join("?" * len(values))
     insert = f"INSERT INTO {table} ({columns}) VALUES ({places})"
     return connection.execute(insert, tuple(values.values())).lastrowid or 0
 

@@ -114,7 +114,8 @@ class SyncRun(msgspec.Struct, eq=False):
             if fitting and not (afresh or renew):
                 collection = fitting[0]
             if live and collection is not live and not afresh:
-                old, new = live.manifest, self.manifest
+                old = live.manifest
+                new = self.manifest
                 if (old.embedder, old.dims) == (new.embedder, new.dims):
                     self.reusable = view.content(live).vectors
         if building and collection is live:
@@ -262,7 +263,8 @@ def batches(
     for item in items:
         if some and (len(some) == most or total + size(item) > largest):
             yield some
-            some, total = [], 0
+            some = []
+            total = 0
         some.append(item)
         total += size(item)
     if some:
@@ -427,7 +429,8 @@ class Index(msgspec.Struct, eq=False, dict=True, weakref=True):
             with disk.lock(lock, timeout_s=timeout_s):
                 yield
         except disk.Busy:
-            what, todo = "another process is building the index", "Try again when it has finished."
+            what = "another process is building the index"
+            todo = "Try again when it has finished."
             raise IndexBusy(what, where=self.where, todo=todo) from None
         except OSError as error:
             what = f"the index cannot be locked ({error.strerror or error})"
@@ -485,7 +488,8 @@ def _writable(folders: Sequence[Path]) -> Path:
                 return folder
         except OSError:
             continue
-    what, todo = "no folder for the index can be written to", "Permit writing there, or set"
+    what = "no folder for the index can be written to"
+    todo = "Permit writing there, or set"
     raise IndexOff(what, where=str(folders[0]), todo=f"{todo} RALPH_HOME to a folder of yours.")
 
 

@@ -249,7 +249,9 @@ class JsonlJournal(msgspec.Struct, eq=False):
     def _read(self, file: BinaryIO, position: str | None, limit: int | None) -> Batch:
         stat = os.fstat(file.fileno())
         start = (resumed := resume(file, position, stat)) or NO_FILE
-        offset, line, crc = start.offset, start.line, start.crc
+        offset = start.offset
+        line = start.line
+        crc = start.crc
         records: list[JournalRecord] = []
         stones: list[Tombstone] = []
         file.seek(offset)
@@ -262,18 +264,22 @@ class JsonlJournal(msgspec.Struct, eq=False):
                 break
             records += found[0]
             stones += found[1]
-            offset, line, crc = offset + len(data), line + data.count(b"\n"), crc32(data, crc)
+            offset = offset + len(data)
+            line = line + data.count(b"\n")
+            crc = crc32(data, crc)
         lines = scan(file, self.max_line_bytes, offset, line, crc)
         steps = list(itertools.islice(lines, limit))
         done = limit is None or next(lines, None) is None
         if whole := [step for step in steps[-2:] if not step.torn]:  # only the last can be torn
             last = whole[-1]
-            offset, crc = last.end, last.crc
+            offset = last.end
+            crc = last.crc
             line = last.line if last.ended else last.line - 1
         end = position_at(stat, offset, line, crc, tail_hash(file, offset), done=done)
         restarted = resumed is None and position is not None
         more, more_stones, complaints = entries.sort_steps(self.name, steps)
-        every, buried = (*records, *more), (*stones, *more_stones)
+        every = (*records, *more)
+        buried = (*stones, *more_stones)
         return Batch(every, buried, complaints, end, restarted, done)
 
     # -- writing
@@ -360,7 +366,8 @@ class JsonlJournal(msgspec.Struct, eq=False):
         parts: list[bytes] = []
         gone: dict[str, Tombstone] = {}
         buried: set[str] = set()
-        at, ids = now(), ids | given.keys()
+        at = now()
+        ids = ids | given.keys()
         with self._opened() as file, self._opened() as copy:
             for step in scan(file, self.max_line_bytes):
                 entry = step.entry

@@ -168,9 +168,13 @@ class LedgerView:
         for step in steps:
             entry = step.entry
             if isinstance(entry, Record):
-                key, kind, run = entry.digest, entry.kind, entry.source.run
+                key = entry.digest
+                kind = entry.kind
+                run = entry.source.run
             elif isinstance(entry, Tombstone):
-                key, kind, run = entry.was_at, FORGOTTEN, None
+                key = entry.was_at
+                kind = FORGOTTEN
+                run = None
             else:
                 continue
             last_number = max(last_number, entry.number)

@@ -285,7 +285,8 @@ def judge(name: str, steps: Iterable[Step]) -> tuple[int, list[Complaint]]:
             buried.add(step.entry.id)
         elif (record := step.entry) is not None:
             digest = record.digest
-            known, its = contents.setdefault(record.id, set()), f"record {record.id}"
+            known = contents.setdefault(record.id, set())
+            its = f"record {record.id}"
             if step.digest and step.digest != digest:
                 wrong.append(f"{its} does not match its digest: changed after it was written")
             if known and digest not in known:

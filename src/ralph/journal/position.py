@@ -27,7 +27,8 @@ def scan(
     seen_crlf = False
     while raw := file.readline(max_line_bytes + 1):
         line += 1
-        start, notes = offset, list[str]()
+        start = offset
+        notes = list[str]()
         ended = raw.endswith(b"\n")
         offset += len(raw)
         crc = crc32(raw, crc)
@@ -45,7 +46,8 @@ def scan(
             seen_crlf = True
             notes.append("ends with CRLF (other lines may too); it was read anyway")
         entry: Record | Tombstone | None = None
-        digest, torn = "", False
+        digest = ""
+        torn = False
         if text := raw.strip(b" \t\r\n"):
             try:
                 entry, digest = read_line(text)
@@ -83,7 +85,9 @@ NO_FILE = FilePosition(0, 0, 0, 0, 0, 0, "", done=True)
 def position_at(
     stat: os.stat_result, offset: int, line: int, crc: int, tail: str, done: bool
 ) -> str:
-    inode, size, mtime_ns = stat.st_ino, stat.st_size, stat.st_mtime_ns
+    inode = stat.st_ino
+    size = stat.st_size
+    mtime_ns = stat.st_mtime_ns
     return write_position(FilePosition(offset, line, inode, size, mtime_ns, crc, tail, done))
 
 

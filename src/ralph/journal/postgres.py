@@ -80,7 +80,8 @@ def _put(db: DatabaseSession, stream: int, head: int, entries: Sequence[Record |
         size += len(row[8] or "")
         if len(chunk) >= _CHUNK_ROWS or size >= _CHUNK_BYTES or position == head + len(entries):
             db.rows(_PUT, [stream, *(list(column) for column in zip(*chunk, strict=True))])
-            chunk, size = [], 0
+            chunk = []
+            size = 0
     return head + len(entries)
 
 
@@ -274,7 +275,8 @@ class PostgresJournal:
                 stream = self._locked(db)
                 if tried.xid is not None and _committed(db, tried.xid):
                     return tried.appended  # only the answer to the commit was lost
-                tried.xid, tried.appended = None, []
+                tried.xid = None
+                tried.appended = []
                 with tried.numbers() as numbers:
                     last = max(stream.last_number, numbers.highest)
                     appended, fresh, last = _plan(db, stream.stream, last, drafts, self.name)

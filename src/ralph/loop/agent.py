@@ -154,7 +154,8 @@ def _found(entry: Entry, root: Path) -> Entry | None:
 
     The client starts it in the project's folder, where a bare name could match another program.
     """
-    command, given = entry.get("command"), entry.get("env")
+    command = entry.get("command")
+    given = entry.get("env")
     if not isinstance(command, str) or "${" in command or Path(command).name != command:
         return entry
     path = given.get("PATH") if isinstance(given, dict) else None
@@ -214,11 +215,14 @@ class AgentOutput:
     """An agent's output so far, captured line by line in bounded memory."""
 
     def __init__(self, file: Path, *, agent: str, root: str, injected: str) -> None:
-        self._file, self._offset = file, 0
-        self._rest, self._last = bytearray(), b""
+        self._file = file
+        self._offset = 0
+        self._rest = bytearray()
+        self._last = b""
         dialect = clients.output_dialect(agent)
         # Agents without a dialect may print a call only when it is over, or not at all.
-        self._announces, self._acted = dialect is not None, (0, 0)
+        self._announces = dialect is not None
+        self._acted = (0, 0)
         self.capture = clients.open_capture(dialect, file=file.name, root=root, injected=injected)
         self._foreign = False
 
@@ -240,7 +244,8 @@ class AgentOutput:
     def idle(self) -> bool:
         """Whether no tool call has been running since the last call of this method."""
         caught_up = not self.follow() and not self._rest
-        live, before = self.capture.live, self._acted
+        live = self.capture.live
+        before = self._acted
         self._acted = (live.running, live.tool_uses)
         quiet = self._announces and not self._foreign and caught_up
         return quiet and not live.running and self._acted == before
@@ -310,11 +315,13 @@ class AgentDriver:
         listener: Listener,
         stop: threading.Event,
     ) -> None:
-        self._settings, self._root = ralph.config.settings, ralph.project.root
+        self._settings = ralph.config.settings
+        self._root = ralph.project.root
         self.cwd = self._root  # or a worktree of it
         self._timeout_s = timeout_s or self._settings.iteration_timeout_s
         self.agent = agent or self._settings.agent
-        self.listener, self._stop = listener, stop
+        self.listener = listener
+        self._stop = stop
 
     def check(self) -> None:
         """Raise if the agent's program is not found."""

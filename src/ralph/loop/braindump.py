@@ -249,7 +249,8 @@ def _prompt(ralph: Ralph, plan: Plan, requirements: str, source: str, agent: str
 def _run_folder(home: Path) -> Iterator[Path]:
     """A private folder for one run, removed afterwards along with any left by a killed run."""
     disk.make_folder(home)
-    what, lock = "another braindump is under way in this project", home / "lock"
+    what = "another braindump is under way in this project"
+    lock = home / "lock"
     busy = LoopBusy(what, where=str(lock), todo="Wait for its end.")
     with disk.lock(lock, timeout_s=0.0, busy=busy):
         for ruin in home.glob(f"{_RUNS}*"):

@@ -87,12 +87,14 @@ def changed_files(top: Path) -> set[str]:
 
 def worktree_of(project: Project, feature: str, *, create: bool = True) -> Worktree:
     """Return the worktree of a feature, created from the current commit if there is none yet."""
-    root, top = project.root, repository(project.root, "--worktree")
+    root = project.root
+    top = repository(project.root, "--worktree")
     name = _UNUSABLE.sub("-", feature).strip("-")
     if name != feature:  # another feature may get the same name
         name = f"{name or 'feature'}-{zlib.crc32(feature.encode()):08x}"
     listed = git(top, "worktree", "list", "--porcelain")
-    worktrees, branch = project.home / "worktrees", f"ralph/{name}"
+    worktrees = project.home / "worktrees"
+    branch = f"ralph/{name}"
     path = worktrees / state_name(root) / name
     # git knows a worktree by its path, so one of an earlier version stays where it is.
     earlier = worktrees / old_state_name(root) / name

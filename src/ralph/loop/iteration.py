@@ -64,7 +64,8 @@ def gather(
     number = last_number(told) + 1
     attempts = [one for one in told if str(one.task_id) == str(task.id)][-3:]
     repeated = repeated_errors([one.errors for one in told], unsolved=True)
-    settings, agent = ralph.config.settings, agent or ralph.config.settings.agent
+    settings = ralph.config.settings
+    agent = agent or ralph.config.settings.agent
     return build.PromptFacts(
         feature=feature,
         task=task,
@@ -228,10 +229,12 @@ class IterationRunner:
     """Runs iterations on one project."""
 
     def __init__(self, driver: agents.AgentDriver, plan: Plan, knowledge: Orchestrator) -> None:
-        self.ralph, self.plan = knowledge.ralph, plan
+        self.ralph = knowledge.ralph
+        self.plan = plan
         self.settings = self.ralph.config.settings
         self.runs = agents.RunFolder(self.ralph.project.cache / "runs")
-        self._driver, self._knowledge = driver, knowledge
+        self._driver = driver
+        self._knowledge = knowledge
         self.memory_on = True
         self._limits = build.PromptLimits(prompt=self.settings.prompt_tokens)
         self._tell = functools.partial(agents.tell, driver.listener)
@@ -248,7 +251,8 @@ class IterationRunner:
         work = build.task_prompt(facts, self._limits)
         prompt = self._review_prompt(facts, everything=False) if review else work
         servers, _ = agents.loop_servers(self.ralph, self.plan, task, review=review, memory_on=True)
-        config, scripts = self.runs.path / "RUN" / "mcp.json", agents.plan_scripts(self.plan, task)
+        config = self.runs.path / "RUN" / "mcp.json"
+        scripts = agents.plan_scripts(self.plan, task)
         call = self._driver.call(config, servers, self._model(review), scripts)
         return prompt, self._driver.command(call)
 
@@ -402,7 +406,8 @@ class IterationRunner:
 
     def _note_told(self, work: PendingIteration, iteration: Iteration) -> None:
         """Log which memories the prompt contained, for people who look at the record."""
-        project, at = self.ralph.project, f"{work.started_at[:SECOND_CHARS]}Z"
+        project = self.ralph.project
+        at = f"{work.started_at[:SECOND_CHARS]}Z"
         for name, ids in {**work.told, "patterns": work.patterns}.items():
             if ids and iteration.session_id:
                 folder = hooks_folder(project.root, project.home)
@@ -503,7 +508,8 @@ class IterationRunner:
         # Only files touched in this iteration can have become worth listing.
         paths = {file.path for file in iteration.files_touched}
         try:
-            drafts, number = drafts_of(iteration), iteration.iteration_number or 0
+            drafts = drafts_of(iteration)
+            number = iteration.iteration_number or 0
             added, refused = learn(self.plan, work.feature, drafts, current_iteration=number)
             joined = enrich(self.plan, work.feature, told, among=paths)
         except NotFound:

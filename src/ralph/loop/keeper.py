@@ -34,7 +34,8 @@ _Table = dict[int, tuple[int, int, str]]
 
 def main(arguments: list[str]) -> int:
     """`keeper.py SOCKET_FD GRACE_S COMMAND...`"""
-    control, grace_s = socket.socket(fileno=int(arguments[0])), float(arguments[1])
+    control = socket.socket(fileno=int(arguments[0]))
+    grace_s = float(arguments[1])
     command = arguments[2:]
     for ignored in (signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)  # Ralph decides and tells us over the socket

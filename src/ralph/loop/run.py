@@ -55,7 +55,8 @@ def context_for(ralph: Ralph, facts: PromptFacts) -> Context | None:
     settings = ralph.config.settings
     if not facts.memory_on or not settings.knowledge_receive:
         return None
-    technology, task = technology_of(ralph.project.root, settings), facts.task
+    technology = technology_of(ralph.project.root, settings)
+    task = facts.task
     about = [task.title, task.description or "", *task.acceptance_criteria]
     questions = ["\n".join(part for part in about if part)]
     last = facts.attempts[-1] if facts.attempts else None
@@ -113,7 +114,9 @@ class Orchestrator(msgspec.Struct, eq=False):
         """Report whether the patterns that the agent used helped, judged by the outcome."""
         if iteration.outcome != "success" and iteration.outcome not in FAILED:
             return
-        helped, task, run = iteration.outcome == "success", iteration.task_id, iteration.session_id
+        helped = iteration.outcome == "success"
+        task = iteration.task_id
+        run = iteration.session_id
         for pattern in patterns:
             # A missing pattern has expired or was forgotten in the meantime.
             with self._careful("no outcome reported"), contextlib.suppress(NotFound):
@@ -124,7 +127,8 @@ class Orchestrator(msgspec.Struct, eq=False):
         """Stage the lessons of a task that is done, and publish them at the end of a phase."""
         if not self._settings.knowledge_give or iteration.task_id is None:
             return
-        project, knowledge = self.ralph.project, self.ralph.knowledge
+        project = self.ralph.project
+        knowledge = self.ralph.knowledge
         technology = technology_of(project.root, self._settings)
         captured = 0
         for one in lessons(told, iteration, project=project.id, technology=technology):
@@ -153,7 +157,8 @@ class Orchestrator(msgspec.Struct, eq=False):
                 ended.append(error)
 
         with self._careful("not published"):
-            knowledge, gives = self.ralph.knowledge, self._settings.knowledge_give
+            knowledge = self.ralph.knowledge
+            gives = self._settings.knowledge_give
             if not gives or not (self.ralph.remote or knowledge.staged()):
                 return
             # A checkpoint may be killed at any moment and repeated later, so a daemon will do.
@@ -208,7 +213,8 @@ class Claims:
             with contextlib.suppress(disk.Busy):
                 stack.enter_context(disk.lock(self._folder / f"feature-{name}.lock", timeout_s=0.0))
                 self.release()
-                self._held, self.feature = stack, feature
+                self._held = stack
+                self.feature = feature
         return self.feature == feature
 
     def release(self) -> None:
@@ -270,7 +276,9 @@ class _LoopRun:
     def __init__(
         self, ralph: Ralph, options: RunOptions, listener: Listener, stop: threading.Event
     ) -> None:
-        self._ralph, self._options, self._stop = ralph, options, stop
+        self._ralph = ralph
+        self._options = options
+        self._stop = stop
         self._settings = ralph.config.settings
         self._plan = Plan(ralph.project.root, state=ralph.project.cache)
         self._claims = Claims(ralph.project.cache / "locks")
@@ -288,12 +296,16 @@ class _LoopRun:
     def preview(self) -> dict[str, Any]:
         self._refuse_bad_plan()
         self._driver.check()
-        options, settings, agent = self._options, self._settings, self._driver.agent
+        options = self._options
+        settings = self._settings
+        agent = self._driver.agent
         if options.commit:
             git.repository(self._ralph.project.root, "--commit")
         if not (tasks := self._ready()):
             return {"detail": self._why_none_is_ready(), "task_id": None}
-        task, review, tree = tasks[0], self._review_number(tasks[0]) > 0, None
+        task = tasks[0]
+        review = self._review_number(tasks[0]) > 0
+        tree = None
         if options.worktree:
             tree = git.worktree_of(self._ralph.project, task.feature, create=False)
         prompt, command = self._iterating.preview(task, review=review)
@@ -337,7 +349,8 @@ class _LoopRun:
     def _show_permissions(self) -> None:
         """Report what the agent may do, once per project and again whenever that changes."""
         lines = permission_lines(self._driver.agent, self._settings.agent_permissions)
-        file, text = self._ralph.project.cache / "permissions.txt", "\n".join(lines).encode()
+        file = self._ralph.project.cache / "permissions.txt"
+        text = "\n".join(lines).encode()
         with contextlib.suppress(OSError):
             if not lines or disk.read(file) == text:
                 return
@@ -359,7 +372,8 @@ class _LoopRun:
             self._plan.task(self._options.task_id)
 
     def _reason_to_stop(self) -> tuple[StopReason, str] | None:
-        options, totals = self._options, self._totals
+        options = self._options
+        totals = self._totals
         if self._stop.is_set():
             return "interrupted", "on request"
         if options.max_iterations is not None and totals.iterations >= options.max_iterations:
@@ -386,7 +400,8 @@ class _LoopRun:
         return [task for task in tasks if wanted is None or str(task.id) == str(wanted)]
 
     def _why_none_is_ready(self) -> str:
-        wanted, name = self._options.task_id, self._options.feature
+        wanted = self._options.task_id
+        name = self._options.feature
         tasks = self._plan.read().tasks
         if wanted is None:
             own = [task for task in tasks if name in (None, task.feature)]
@@ -432,7 +447,8 @@ class _LoopRun:
 
     def _review_number(self, task: Task) -> int:
         """Return the number of the feature's review that is due now, 0 if none is."""
-        told, every = history(self._ralph, task.feature), self._settings.review_every
+        told = history(self._ralph, task.feature)
+        every = self._settings.review_every
         # A review that the provider just refused is still due.
         refused = (one.model_tier == "opus" and one.outcome == "rate_limited" for one in told[::-1])
         number = last_number(told) + 1 - sum(1 for _ in itertools.takewhile(bool, refused))
@@ -441,7 +457,8 @@ class _LoopRun:
         return number // every if every and number % every == 0 and is_planned else 0
 
     def _count(self, told: IterationResult) -> None:
-        totals, iteration = self._totals, told.iteration
+        totals = self._totals
+        iteration = told.iteration
         self._denied += told.captured.permission_denials
         totals.cost_usd += iteration.cost_usd or 0.0
         totals.tokens_used += iteration.tokens_used or 0

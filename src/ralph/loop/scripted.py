@@ -161,7 +161,8 @@ class ScriptedAgent:
             self._answer(use, text, {"file": {"content": text}})
 
     def _write(self, step: dict[str, Any]) -> None:
-        path, file = Path(step["write"]), _whole(step["write"])
+        path = Path(step["write"])
+        file = _whole(step["write"])
         kind = "update" if path.exists() else "create"
         use = self._call("Write", file_path=file, content=step["content"])
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -169,7 +170,10 @@ class ScriptedAgent:
         self._answer(use, f"File {kind}d", {"type": kind, "filePath": file})
 
     def _edit(self, step: dict[str, Any]) -> None:
-        path, file, old, new = Path(step["edit"]), _whole(step["edit"]), step["old"], step["new"]
+        path = Path(step["edit"])
+        file = _whole(step["edit"])
+        old = step["old"]
+        new = step["new"]
         use = self._call("Edit", file_path=file, old_string=old, new_string=new)
         text = path.read_text(encoding="utf-8") if path.is_file() else ""
         if old not in text:
@@ -193,10 +197,13 @@ class ScriptedAgent:
         _expect(step, output)
 
     def _mcp(self, step: dict[str, Any]) -> None:
-        server, tool, given = self._server_of(step), step["mcp"], step.get("args", {})
+        server = self._server_of(step)
+        tool = step["mcp"]
+        given = step.get("args", {})
         name = f"mcp__{server}__{tool}"
         use = self._call(name, **given)
-        text, failed = f"No such tool available: {name}", True
+        text = f"No such tool available: {name}"
+        failed = True
         if server in self._servers:
             text, failed = self._servers[server].call(tool, given)
         self._answer(use, text, failed=failed)

@@ -59,14 +59,16 @@ def anchor_json(saved: SavedAnchor) -> dict[str, str]:
 def read_anchor(plain: Mapping[str, str]) -> SavedAnchor:
     """Return an anchor from what the API wrote."""
     anchor = Anchor(plain["path"], plain["lines"], plain.get("scope", ""))
-    branch, head = plain.get("branch", ""), plain.get("head", "")
+    branch = plain.get("branch", "")
+    head = plain.get("head", "")
     return SavedAnchor(plain["record"], anchor, plain["at"], branch, head)
 
 
 def clean_anchors(anchors: Iterable[SavedAnchor]) -> Iterator[SavedAnchor]:
     """Yield anchors that come from elsewhere, with texts that may be saved and shown."""
     for saved in anchors:
-        path, scope = clean_text(saved.anchor.path), clean_text(saved.anchor.scope)
+        path = clean_text(saved.anchor.path)
+        scope = clean_text(saved.anchor.scope)
         anchor = Anchor(path, saved.anchor.lines, scope)
         yield saved._replace(anchor=anchor, branch=clean_text(saved.branch))
 

@@ -271,7 +271,8 @@ def restore(ralph: Ralph, file: Path, *, into: Path | None = None) -> RestoreRes
     Existing records stay as they are. Projects that are neither where this home knows them nor
     where they were at the backup are created in folders of `into`, or left out.
     """
-    restored, left_out = list[str](), list[str]()
+    restored = list[str]()
+    left_out = list[str]()
     counts: list[tuple[int, int, int]] = [(0, 0, 0)]
     with _opened(file) as (archive, manifest):
         # Conversations from before `init` have an id made from the folder's path. If it is unknown

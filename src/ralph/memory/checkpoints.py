@@ -156,7 +156,8 @@ class Grouping:
 
     def conflicting(self, a: Entry, b: Entry) -> bool:
         """Return whether two entries cannot both be right."""
-        one, other = case_of(a), case_of(b)
+        one = case_of(a)
+        other = case_of(b)
         if not conflicting(one, other, self._cosine(one.problem, other.problem)):
             return False
         return not same(one, other, self.nearness(one, other))
@@ -227,7 +228,8 @@ class Grouping:
         return best
 
     def _meaning(self, a: str, b: str) -> Meaning:
-        words_a, words_b = gist(a).spelled, gist(b).spelled
+        words_a = gist(a).spelled
+        words_b = gist(b).spelled
         cosine = self._cosine(a, b)
         if not words_a or not words_b:
             return Meaning(cosine, 0.0, 0.0, 0.0, 0.0, 0.0)
@@ -341,7 +343,8 @@ def checkpoint(
         todo = "What is staged stays so; repeat the checkpoint when it is back."
         raise errors.JournalDown(what, todo=todo)
     lock = memory.store.index.path.with_name(_LOCK_NAME)
-    what, todo = "another checkpoint is under way", "Try again when it has ended."
+    what = "another checkpoint is under way"
+    todo = "Try again when it has ended."
     busy = errors.JournalBusy(what, where=str(lock), todo=todo)
     # One at a time on this machine: two projects may be publishing the same pattern.
     with disk.lock(lock, timeout_s=memory.store.settings.journal_lock_timeout_s, busy=busy):
@@ -376,7 +379,8 @@ def _publish(
             raise type(error)(what, where=error.where, todo=todo) from error
         published += [one.entry for one in covers]
         fresh_patterns |= {one.pattern for one in covers} - before
-    new, joined = len(fresh_patterns), len(published) - len(fresh_patterns)
+    new = len(fresh_patterns)
+    joined = len(published) - len(fresh_patterns)
     return CheckpointResult(project, why, tuple(published), new, joined, notes)
 
 
@@ -384,7 +388,8 @@ def _publish_batch(
     memory: Knowledge, records: Sequence[Record], project: str, why: CheckpointKind
 ) -> Sequence[PublishedEntry]:
     """Publish some staged entries; return them with their patterns."""
-    index, embedder = memory.store.index, memory.store.embedder
+    index = memory.store.index
+    embedder = memory.store.embedder
     cuts = [passages(record) for record in records]
     ahead = None if embedder is None else CachedEmbedder(embedder)
     if ahead is not None:

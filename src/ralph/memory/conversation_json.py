@@ -256,7 +256,8 @@ def _of_document(document: Any, where: str) -> Iterator[tuple[str, Any]]:
         if version != VERSION:
             what = f"is of version {version!r}, and this Ralph reads version {VERSION}"
             raise _bad(what, f"{where}.version", "A newer Ralph may read it; nothing was kept.")
-        listed, where = document["conversations"], f"{where}.conversations"
+        listed = document["conversations"]
+        where = f"{where}.conversations"
         if not isinstance(listed, list):
             raise _bad("must be a list", where)
     elif not isinstance(document, list):
@@ -280,9 +281,11 @@ def _talk(plain: Any, where: str, project: str) -> ConversationContent:
             "(codex, gemini-cli and opencode likewise).",
         )
     read = _converted(plain, where)
-    source, title = read.source or SOURCE, read.title or ""
+    source = read.source or SOURCE
+    title = read.title or ""
     project = project if read.project is None else read.project
-    created, name = _time(read.created, f"{where}.created"), _conversation_id(read, source)
+    created = _time(read.created, f"{where}.created")
+    name = _conversation_id(read, source)
     talk = Conversation(id=name, title=title, source=source, project=project, created=created)
     times: dict[str, int] = {}
     exchanges = [
@@ -299,7 +302,8 @@ def _talk(plain: Any, where: str, project: str) -> ConversationContent:
 def _exchange(
     plain: _PlainExchange, talk: Conversation, where: str, times: dict[str, int]
 ) -> Exchange:
-    user, assistant = plain.user or "", plain.assistant or ""
+    user = plain.user or ""
+    assistant = plain.assistant or ""
     if not (strip_marked(user).strip() or strip_marked(assistant).strip()):
         what = "there is nothing in this exchange: neither user nor assistant"
         raise _bad(what, where, "Take it out, or give it words; nothing was kept.")
@@ -361,7 +365,8 @@ def _value(data: bytes, name: str, *, first_line: int = 1) -> Any:
         place = f"{name}:{first_line + error.lineno - 1}"
         what = f"is not JSON: {error.msg} (column {error.colno})"
     except (ValueError, RecursionError) as error:
-        place, what = f"{name}:{first_line}", f"is not JSON: {error}"
+        place = f"{name}:{first_line}"
+        what = f"is not JSON: {error}"
     raise _bad(what, place)
 
 

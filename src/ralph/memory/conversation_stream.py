@@ -82,7 +82,8 @@ def _messages(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     max_chars = _EXCHANGE_CHARS
     shown: list[Message] = []
     for message in messages:
-        content, tool = fit(message.content, max_chars), fit(message.tool, _SHORT_FIELD_CHARS)
+        content = fit(message.content, max_chars)
+        tool = fit(message.tool, _SHORT_FIELD_CHARS)
         max_chars -= len(content)
         if max_chars < 0:
             break
@@ -174,7 +175,8 @@ class ConversationStates:
             if state is None:
                 self._begin(said).titled = bool(said.title)
             elif not state.titled:
-                state.conversation, state.titled = said, True
+                state.conversation = said
+                state.titled = True
         elif isinstance(said, Summary):
             before = self.summaries.get(said.target)
             if before is None or before.covers <= said.covers:
@@ -297,13 +299,16 @@ class ConversationStream(Stream):
         private_notes: bool = True,
     ) -> None:
         super().__init__(name, store, store.journals.journal(name))
-        self.label, self.foreign, self._private_notes = CONVERSATIONS, foreign, private_notes
+        self.label = CONVERSATIONS
+        self.foreign = foreign
+        self._private_notes = private_notes
         self.parts = [
             *(ConversationStream(one, store, private_notes=private_notes) for one in also),
             self,
         ]
         self._anchors = AnchorStore(store.home)
-        self._states, self._looked_at = ConversationStates(), -math.inf
+        self._states = ConversationStates()
+        self._looked_at = -math.inf
         self._generations = self._seen = [0 for _ in self.parts]
 
     @property
@@ -314,7 +319,8 @@ class ConversationStream(Stream):
         new = [fold.after(seen) for fold, seen in zip(folds, self._seen, strict=True)]
         generations = [fold.generation for fold in folds]
         if generations != self._generations:
-            self._states, self._seen = ConversationStates(), [0 for _ in folds]
+            self._states = ConversationStates()
+            self._seen = [0 for _ in folds]
             self._generations = generations
             new = [fold.after(0) for fold in folds]
         for each in (one for records in new for one in records if self.shows(one.record)):
@@ -538,7 +544,8 @@ class ConversationStream(Stream):
         """Yield the conversation's tags, ratings and summaries that are new here, with ids."""
         if not (talk.tags or talk.ratings or talk.summaries):
             return
-        history, name = self.history, talk.conversation.id
+        history = self.history
+        name = talk.conversation.id
         here = {name, *(one.id for one in talk.exchanges)} - self.forgotten()
         state = history.conversations.get(name)
         tags = {plain_tag(tag) for tag in talk.tags} - {"", *(state.tags if state else ())}
@@ -633,7 +640,8 @@ def _exchange_passages(exchange: Exchange) -> Sequence[Passage]:
 
     All words are indexed, but only the beginnings of question and answer are embedded.
     """
-    asked, rest = exchange.user[:EMBEDDING_CHARS], exchange.user[EMBEDDING_CHARS:]
+    asked = exchange.user[:EMBEDDING_CHARS]
+    rest = exchange.user[EMBEDDING_CHARS:]
     embed = ASIDE.join(filter(None, (asked, exchange.assistant[:EMBEDDING_CHARS])))
     if not embed:
         return ()

@@ -133,7 +133,8 @@ class Conversations:
             if self.store.journals.trouble() is None or len(conversation) < _ID_CHARS:
                 raise
             # The server is down. It has the conversation, and new exchanges wait here.
-            talk, begins = Conversation(id=conversation), False
+            talk = Conversation(id=conversation)
+            begins = False
         identity = schema.exchange_id(talk.id, key or uuid.uuid4().hex)
         try:
             exchange = Exchange(
@@ -180,7 +181,8 @@ class Conversations:
 
     def bury(self, ids: Collection[str], *, reason: str) -> None:
         """Make sure that records with these ids are never saved; delete those that exist."""
-        stream, at = self.stream, now()
+        stream = self.stream
+        at = now()
         stones = [Tombstone(one, at, reason) for one in ids if one not in stream.forgotten()]
         AnchorStore(self.store.home).forget(ids)
         for part in stream.parts if stones else ():
@@ -197,7 +199,8 @@ class Conversations:
         words = [plain_tag(word) for word in (*add, *remove)]
         if not words or not all(words):
             raise BadInput("a tag needs a word", todo="Try: ralph conversations tag ID auth")
-        target, count = self.conversation(conversation).id, len(add)
+        target = self.conversation(conversation).id
+        count = len(add)
         self.say(Label(target=target, add=tuple(words[:count]), remove=tuple(words[count:])))
 
     def rename(self, conversation: str, title: str) -> None:
@@ -263,7 +266,8 @@ class Conversations:
 
     def get(self, wanted: str, *, everywhere: bool = False) -> Hit:
         """Return one exchange by its id or a prefix of it."""
-        kind, hits = schema.EXCHANGE, self.find(wanted, everywhere=everywhere)
+        kind = schema.EXCHANGE
+        hits = self.find(wanted, everywhere=everywhere)
         return the_only({hit.id: hit for hit in hits if hit.kind == kind}, wanted, kind)
 
     def find(

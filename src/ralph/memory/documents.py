@@ -23,7 +23,8 @@ from ralph.text.sections import BETWEEN_HEADINGS, sections
 SUFFIXES = (".md", ".markdown", ".txt", ".rst")
 MOST_BYTES = 4_000_000
 # Reasons for removing a section that may come back: nobody asked to forget it.
-REPLACED, REMOVED = "the document changed", "the document was removed"
+REPLACED = "the document changed"
+REMOVED = "the document was removed"
 # Folders of other people's files.
 _NOT_OWN = frozenset({"node_modules", "site-packages", "__pycache__"})
 _TITLE_CHARS = 200
@@ -104,7 +105,8 @@ def add_documents(memory: Conversations, paths: Sequence[Path], *, root: Path) -
 
 def remove_documents(memory: Conversations, paths: Sequence[Path], *, root: Path) -> list[str]:
     """Remove documents, or all in a folder, from memory. The files themselves stay."""
-    saved, base = _saved(memory), root.resolve()
+    saved = _saved(memory)
+    base = root.resolve()
     gone: set[str] = set()
     for path in paths:
         below = [name for name in saved if (base / name).is_relative_to(path.resolve())]

@@ -205,7 +205,8 @@ class NoteMemory(ProjectStream):
         """Return a note as one passage."""
         with contextlib.suppress(BadRecord):
             if (note := self.content(record)) and (row := KINDS.get(record.kind)):
-                title, text = row.title(note), row.text(note)
+                title = row.title(note)
+                text = row.text(note)
                 return [Passage(title=title, text=text, embed=f"{title}\n{text}".strip())]
         return ()
 

@@ -92,7 +92,8 @@ def approve(
     about = {name: value or "" for name, value in of.items()} | {"project": ralph.project.id}
     given = GateApproval(gate_type=gate_type, approved_approach=approach, **about)
     approval = cast("GateApproval", prepared_entry(portable(given, ralph.project.root)))
-    account, gate = memory.account(), (_name_of(task), approval.gate_type)
+    account = memory.account()
+    gate = (_name_of(task), approval.gate_type)
     passed = _passed(*gate)
     pending = {one.id: one.gate for one in gates(ralph)}
     waiting = {i: one for i, one in pending.items() if (one.task, one.gate_type) == gate}

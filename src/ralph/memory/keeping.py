@@ -89,7 +89,8 @@ def _clients_of(ralph: Ralph, said: Collection[str]) -> list[str]:
     """Return the clients that have the sessions of these exchanges."""
     if not said:
         return []
-    history, wanted = ralph.conversations.stream.history, set(said)
+    history = ralph.conversations.stream.history
+    wanted = set(said)
     names = [i for i, ids in history.exchanges.items() if not wanted.isdisjoint([i, *ids])]
     sources = {history.conversations[name].conversation.source for name in names}
     return [name for source, name in _CLIENTS.items() if source in sources]
@@ -97,7 +98,8 @@ def _clients_of(ralph: Ralph, said: Collection[str]) -> list[str]:
 
 def _lessons_from(ralph: Ralph, iterations: list[Iteration]) -> list[str]:
     """Return the lessons of this project, published or staged, from these iterations."""
-    memory, root = ralph.knowledge, ralph.project.root
+    memory = ralph.knowledge
+    root = ralph.project.root
     if not iterations or stream_of(ralph.project.id) not in memory.store.journals.names():
         return []
     found: list[str] = []
@@ -223,7 +225,8 @@ def choose(
     choice = Choice(_bound(ralph, chosen), learnings, titles, match or "", places)
     # A record named by id is forgotten in every memory; a date or text was looked for in all.
     # Someone who clears out old records wants to keep what was learned from them.
-    everywhere, learned = bool(wanted) and len(memories) > 1, bool(wanted or match or everything)
+    everywhere = bool(wanted) and len(memories) > 1
+    learned = bool(wanted or match or everything)
     return _with_derived(ralph, choice, everywhere=everywhere, learned=learned)
 
 
@@ -239,7 +242,8 @@ def _bound(ralph: Ralph, chosen: Mapping[JournalKey, list[str]]) -> _Chosen:
 def _with_derived(ralph: Ralph, choice: Choice, *, everywhere: bool, learned: bool) -> Choice:
     """Add other records of the same events (`everywhere`) and what was learned from them
     (`learned`) to the choice; otherwise `remains` names them with a command."""
-    ids, remains = dict(choice.ids), list[str]()
+    ids = dict(choice.ids)
+    remains = list[str]()
     same = _told_elsewhere(ralph, ids)
     if everywhere:
         ids = _bound(ralph, {key: [*ids.get(key, ()), *same.get(key, ())] for key in ids | same})
@@ -260,7 +264,9 @@ def _with_derived(ralph: Ralph, choice: Choice, *, everywhere: bool, learned: bo
     derived = [*(one.id for one in learnings), *(one for one in lessons if one in published)]
     if derived and not learned:
         remains.append(_command("learned from these records", derived))
-        lessons, learnings, derived = [i for i in lessons if i not in published], [], []
+        lessons = [i for i in lessons if i not in published]
+        learnings = []
+        derived = []
         published &= set(_ids_in(KNOWLEDGE, ids))
     if lessons:
         ids[own] = [*ids.get(own, ()), *lessons]
@@ -291,7 +297,8 @@ def forget(ralph: Ralph, choice: Choice, *, reason: str | None = None) -> Forgot
     forget_answers(ralph, {record.id for record in records})
     words = Words((text for one in records for text in texts_of(one.body)), choice.match)
     gone: list[str] = []
-    known, said = _ids_in(KNOWLEDGE, choice.ids), _ids_in(CONVERSATIONS, choice.ids)
+    known = _ids_in(KNOWLEDGE, choice.ids)
+    said = _ids_in(CONVERSATIONS, choice.ids)
     for key, ids in choice.ids.items():
         if key.memory == FEATURES:
             gone += stream_at(ralph, key).forget(ids, reason=reason)
@@ -320,7 +327,8 @@ def _without_conversations(
     """Return the ids without conversations of which only a part was picked, and which of those
     have the text in their title. A conversation goes with its last exchange; it goes by its title
     alone only if none of its exchanges has the text."""
-    fit, exchanges = set(said), ralph.conversations.stream.history.exchanges
+    fit = set(said)
+    exchanges = ralph.conversations.stream.history.exchanges
     parted = {name for name, some in exchanges.items() if not match or not fit.isdisjoint(some)}
     named = {one.id for one in standing if one.kind == CONVERSATION and one.id in parted}
     titles = [one for one in said if one in named] if match else []
@@ -423,7 +431,8 @@ def learnings_of(ralph: Ralph) -> list[FeatureLearning]:
 
 def plan_places(ralph: Ralph, words: Words) -> list[str]:
     """Return the lines of the plan that have the matched text, as file:line."""
-    plan, found = _plan(ralph), list[str]()
+    plan = _plan(ralph)
+    found = list[str]()
     for kind in KINDS if words.match else ():
         text = (plan.raw(kind) or b"").decode("utf-8", "replace")
         lines = enumerate(text.splitlines(), 1)
@@ -453,7 +462,8 @@ class _PlanEdit:
 
     def __init__(self, learnings: Collection[str], words: Words) -> None:
         self.changed = 0
-        self._learnings, self._words = learnings, words
+        self._learnings = learnings
+        self._words = words
 
     def without(self, value: Any, key: object = "") -> Any:
         if isinstance(value, dict):
@@ -490,7 +500,8 @@ def remove_copies(ralph: Ralph, words: Words, *, versions: bool) -> list[str]:
 
     `versions`: the plan has changed, so its old versions have what was removed.
     """
-    home, cache = ralph.store.home, ralph.project.cache
+    home = ralph.store.home
+    cache = ralph.project.cache
     plan = _plan(ralph).cache
     plans = [*plan.glob("versions/*"), *plan.glob("rejected/*"), *cache.glob("undo/*/*.yaml")]
     left = "spool/**/*.left-*"

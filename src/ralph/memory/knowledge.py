@@ -538,7 +538,8 @@ def _names_fit(entry: Entry, asked: str) -> bool:
 
 def _pattern(history: PublishedState, name: str, entry: Entry, hit: Hit | None = None) -> Pattern:
     entries = history.patterns[name]
-    worked, failed = history.worked.get(name, 0), history.failed.get(name, 0)
+    worked = history.worked.get(name, 0)
+    failed = history.failed.get(name, 0)
     return Pattern(
         id=name,
         entry_type=entry.entry_type,

@@ -63,7 +63,8 @@ class ProjectKnowledge:
         generation, seen = self.version
         fresh = self.fold.after(seen)
         if self.fold.generation != generation:
-            generation, seen = self.fold.generation, 0
+            generation = self.fold.generation
+            seen = 0
             fresh = self.fold.after(0)
             self.entries: dict[str, Record] = {}
             self.slots: list[Slot] = []
@@ -80,7 +81,8 @@ class ProjectKnowledge:
 
     def new_id(self, entry: Entry, may_return: str) -> str:
         """Return the entry's id; if it was forgotten for this reason before, a new one."""
-        again, reasons = 0, self.fold.reasons()
+        again = 0
+        reasons = self.fold.reasons()
         while (identity := kinds.entry_id(entry, again=again)) in reasons:
             if reasons[identity] != may_return:
                 raise BadInput(f"entry {identity} was forgotten and cannot be added again")
@@ -179,7 +181,8 @@ class KnowledgeState:
         accounts = self.accounts()
         version = tuple((one.name, *one.version) for one in accounts)
         if version != self._version:
-            self._history, self._version = _history(accounts), version
+            self._history = _history(accounts)
+            self._version = version
         return self._history
 
     def records(self) -> list[Record]:

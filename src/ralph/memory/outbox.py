@@ -173,7 +173,8 @@ def portions(items: Sequence[_T], most: int) -> Iterator[list[_T]]:
         length = len(msgspec.json.encode(one))
         if some and (len(some) == most or size + length > _LARGEST_BYTES):
             yield some
-            some, size = [], 0
+            some = []
+            size = 0
         some.append(one)
         size += length
     yield some

@@ -201,7 +201,8 @@ def resume(
 def _editing(home: Path) -> Iterator[list[Pause]]:
     """Lock the pauses, yield them to be changed, and save them."""
     disk.make_folder(home)
-    file, what = home / NAME, "another process is changing what is paused"
+    file = home / NAME
+    what = "another process is changing what is paused"
     busy = BadInput(what, where=str(file), todo="Try again.")
     with disk.lock(file.with_suffix(".lock"), timeout_s=_LOCK_TIMEOUT_S, busy=busy):
         known = _saved_pauses(home)
@@ -225,11 +226,13 @@ def covers(
     about = [one for one in pauses if one.is_for(*scope)]
     if any(not one.since for one in about):
         return True
-    first, last = _moment(started or ended), _moment(ended or started)
+    first = _moment(started or ended)
+    last = _moment(ended or started)
     if first is None or last is None:
         return any(one.holds_now for one in about)
     for one in about:
-        since, until = _moment(one.since), _moment(one.until)
+        since = _moment(one.since)
+        until = _moment(one.until)
         if since is not None and last >= since and (until is None or first < until):
             return True
     return False
@@ -239,7 +242,8 @@ def unpaused(
     ralph: Ralph, seen: Sequence[SessionExchange], session: str, source: str
 ) -> list[SessionExchange]:
     """Return the exchanges of a transcript that may be saved; bury the others for good."""
-    pauses, project = read_pauses(ralph.project.home), ralph.project
+    pauses = read_pauses(ralph.project.home)
+    project = ralph.project
     from ralph.records.conversation import conversation_id, exchange_id
 
     free: list[SessionExchange] = []

@@ -22,7 +22,8 @@ from ralph.records import Complaint, JournalRecord, Record, read_body, short_id,
 from ralph.records.iteration import EMBEDDING_CHARS
 from ralph.records.learning import Learning
 
-LEARNING, FEATURE = "learning", "feature"
+LEARNING = "learning"
+FEATURE = "feature"
 _NAMESPACE = uuid.UUID("1b0a58f4-8a0c-5b57-8a3e-2f1f5a0f9c11")
 _NO_TIME = "1970-01-01T00:00:00Z"
 # The start of a list entry.

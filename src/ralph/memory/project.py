@@ -524,7 +524,8 @@ def read_focus(project: Project) -> Focus | None:
     except FileNotFoundError:
         return None
     except (msgspec.DecodeError, UnicodeDecodeError, BadInput) as error:
-        what, todo = f"the focus cannot be read ({error})", "Run: ralph focus --clear"
+        what = f"the focus cannot be read ({error})"
+        todo = "Run: ralph focus --clear"
         raise BadInput(what, where=str(file), todo=todo) from None
     return focus
 

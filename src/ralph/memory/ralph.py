@@ -88,7 +88,8 @@ class Ralph:
     @functools.cached_property
     def conversations(self) -> Conversations:
         """The conversations of this project. They are stored in Ralph's home."""
-        project, more = self.project, {"private_notes": self._private_notes, **self._shared()}
+        project = self.project
+        more = {"private_notes": self._private_notes, **self._shared()}
         return Conversations(ids=project.ids, project=project.root.name, **more)
 
     @functools.cached_property

@@ -73,7 +73,8 @@ _SILENT_S = 5.0
 # With an outbox, a server that did not answer is not tried again for this long.
 _LEFT_ALONE_S = 10.0
 # The most that a server takes in one call.
-_MOST_ITERATIONS, _MOST_EXCHANGES = 100, 500
+_MOST_ITERATIONS = 100
+_MOST_EXCHANGES = 500
 _MOST_ANCHORS = 500
 _TOO_MANY = frozenset({429})
 _ASK = (
@@ -127,7 +128,8 @@ class RemoteRalph(OnServer):
         self._answered = False
         self.conversations = RemoteConversations(self)
         self.knowledge = RemoteKnowledge(self)
-        self.where, self.captures = address.rstrip("/"), captures
+        self.where = address.rstrip("/")
+        self.captures = captures
         self.outbox: Outbox | None = None
         # One deadline for all calls; without it each call has its own.
         self._deadline = None if within_s is None else Deadline(within_s)
@@ -377,7 +379,8 @@ class RemoteRalph(OnServer):
         if reply.status in (401, 403):
             return AccessRefused(f"the server refused: {what}", where=self.where, todo=_ASK)
         if reply.status < 500 and reply.status not in (408, 429):
-            where, todo = self.where, reply.complaint(keys=("todo",))
+            where = self.where
+            todo = reply.complaint(keys=("todo",))
             return kinds.get(reply.status, BadInput)(what, where=where, todo=todo)
         down = self.wire.off(f"could not do it ({reply.describe(self.wire.key or '')})")
         # Other calls would take as long to time out, or would be too many, too.
@@ -388,7 +391,8 @@ class RemoteFeature(OnServer):
     """The memory of one feature on a server."""
 
     def __init__(self, ralph: RemoteRalph, name: str) -> None:
-        self.ralph, self.name = ralph, name
+        self.ralph = ralph
+        self.name = name
 
     def remember(self, iteration: Iteration | Mapping[str, Any], **_: Any) -> SavedIteration:
         """Save one iteration."""
@@ -441,7 +445,8 @@ class RemoteFeature(OnServer):
 
     def _located(self, plain: Mapping[str, Any]) -> tuple[JournalRecord, Iteration]:
         one = msgspec.convert(plain["record"], Iteration, strict=False)
-        number, source = one.iteration_number or 0, Source(run=one.session_id)
+        number = one.iteration_number or 0
+        source = Source(run=one.session_id)
         record = Record(plain["id"], ITERATION, number, one.timestamp or "", b"", source)
         return JournalRecord(record, self.ralph.where, number), one
 

@@ -45,7 +45,8 @@ class OnServer:
 
 def read_hit(plain: Mapping[str, Any]) -> Hit:
     """A hit with its record."""
-    kind, record = plain["kind"], plain["record"]
+    kind = plain["kind"]
+    record = plain["record"]
     if kind in _RECORDS:
         record = msgspec.convert(record, _RECORDS[kind], strict=False)
     elif isinstance(record, dict) and "entry_type" in record:

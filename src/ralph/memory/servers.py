@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FILE = "servers.json"
-ADDRESS, TOKEN = "RALPH_SERVER", "RALPH_TOKEN"
+ADDRESS = "RALPH_SERVER"
+TOKEN = "RALPH_TOKEN"
 _LOCK_TIMEOUT_S = 5.0
 _Servers = dict[str, dict[str, str]]
 

@@ -370,7 +370,8 @@ class Importer:
         reader = self._files.session_reader(start)
         reader.look_back(source.file)
         at = begun = ends_at = mark.offset
-        line, waits_s = mark.line, 0.0
+        line = mark.line
+        waits_s = 0.0
         seen: list[SessionExchange] = []
         source.file.seek(at)
         for data in source.file:
@@ -386,14 +387,16 @@ class Importer:
                 # This mark has no size: after a crash the file must not look read to its end.
                 self._put(source, reader, seen, Mark(offset=ends_at, line=line), at)
                 self._save()
-                seen, begun = [], at
+                seen = []
+                begun = at
                 self._progress(done + at)
         ends_at = reader.ends_at
         for last in reader.rest():
             wait_s = SETTLED_S if last.captured.terminal_reason != "unknown" else ABANDONED_S
             # A file that was copied just now is not being written, unless its last line is torn.
             if source.quiet_s < wait_s and (waits_s or self._age_s(source.file) < wait_s):
-                ends_at, waits_s = last.begins_at, max(wait_s, waits_s)
+                ends_at = last.begins_at
+                waits_s = max(wait_s, waits_s)
             else:
                 seen.append(last)
         end = Mark(*source.stamp, offset=ends_at, line=line, waits_s=waits_s)
@@ -442,8 +445,11 @@ class Importer:
 
     def _save(self) -> None:
         """Save the batch to the journals, then the marks."""
-        talks, marks = self._talks, self._new_marks
-        self._talks, self._new_marks, self._unsaved_bytes = {}, {}, 0
+        talks = self._talks
+        marks = self._new_marks
+        self._talks = {}
+        self._new_marks = {}
+        self._unsaved_bytes = 0
         for home, some in talks.items():
             free = unpaused_talks(self._store.home, home.ids, some, folder=home.folder)
             if free != some:  # titles may come from what was said during a pause

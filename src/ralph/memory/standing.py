@@ -92,7 +92,8 @@ def keep_anchors(project: Project, anchors: Sequence[SavedAnchor]) -> list[Saved
     if not anchors:
         return []
     copy = WorkingCopy(project.root)
-    branch, head = copy.branch, copy.commit
+    branch = copy.branch
+    head = copy.commit
     placed = [
         saved._replace(branch=saved.branch or branch, head=saved.head or head) for saved in anchors
     ]

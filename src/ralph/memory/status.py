@@ -58,7 +58,8 @@ class RagStatus(msgspec.Struct, frozen=True):
 
 def _status_there(there: Any) -> RagStatus:
     """Return what the server says; a token for one feature gets little."""
-    health, told = Health(True, "on the server"), {}
+    health = Health(True, "on the server")
+    told = {}
     try:
         told = there.status()
     except JournalDown as error:
@@ -156,7 +157,9 @@ def _index(ralph: Ralph) -> tuple[Health, list[FeatureCount]]:
         trouble = _off(error)
     features: list[FeatureCount] = []
     for memory in ralph.features():
-        journalled, size, current = len(memory.records()), CollectionSize(0, 0, 0), False
+        journalled = len(memory.records())
+        size = CollectionSize(0, 0, 0)
+        current = False
         if trouble is None:
             try:
                 size = _size(memory)
@@ -217,7 +220,8 @@ def verify_index(ralph: Ralph) -> Checked:
 
 
 def _stream_faults(memory: Stream) -> tuple[list[Fault], int]:
-    name, index = memory.label, memory.store.index
+    name = memory.label
+    index = memory.store.index
     target = memory.target()
     living = {(record.id, record.digest): record for record in memory.records()}
     if not living:

@@ -84,9 +84,13 @@ def moment_given(text: str, field: str) -> str:
 MOST_HITS = 20
 # A note on an answer that may lack what was saved last.
 INCOMPLETE = "the index is not complete yet; ask again soon"
-FEATURES, CONVERSATIONS, KNOWLEDGE, TOKENS = "features", "conversations", "knowledge", "tokens"
+FEATURES = "features"
+CONVERSATIONS = "conversations"
+KNOWLEDGE = "knowledge"
+TOKENS = "tokens"
 # Streams of a project besides its features. No feature can have these names.
-NOTES, PLAN = "~notes", "~plan"
+NOTES = "~notes"
+PLAN = "~plan"
 # The folder in a cache for the ledgers of long journals.
 LEDGERS = "ledgers"
 # The folder in Ralph's home for records that wait for a server.
@@ -108,7 +112,8 @@ def open_journals(
     if of is None:
         with contextlib.suppress(OSError):  # there is no home yet, or it cannot be read
             refuse_newer(disk.read(home / "format", largest=64).decode(errors="replace"), home)
-    spools, lock_timeout_s = home / SPOOL, settings.journal_lock_timeout_s
+    spools = home / SPOOL
+    lock_timeout_s = settings.journal_lock_timeout_s
     if settings.journal_url:
         from ralph.journal.spool import server_journals
 
@@ -205,12 +210,14 @@ class Stream(ABC):
 
     def target(self) -> IndexSpec:
         """Return what the index needs to follow the journal."""
-        name, how = self.store.collection_name(self.name), (self.passages, self.cut_version)
+        name = self.store.collection_name(self.name)
+        how = (self.passages, self.cut_version)
         return IndexSpec(name, self.name, self.journal, *how, self.store.embedder)
 
     def sync(self, *, afresh: bool = False, budget_s: float | None = None) -> Synced:
         """Update the index from the journal, or rebuild it."""
-        index, progress = self.store.index, self.store.progress
+        index = self.store.index
+        progress = self.store.progress
         return index.sync(self.target(), afresh=afresh, budget_s=budget_s, progress=progress)
 
     def records(self) -> list[Record]:
@@ -286,7 +293,8 @@ class Store:
         cls, memory: str, scope: str, *, home: Path, settings: Settings, **more: Any
     ) -> Self:
         """Open a store in Ralph's home, which all projects share."""
-        journals, cache = open_journals(memory, settings, home), home / "cache" / memory
+        journals = open_journals(memory, settings, home)
+        cache = home / "cache" / memory
         return cls(journals, cache, lambda: scope, home=home, settings=settings, **more)
 
     def collection_name(self, stream: str) -> str:

@@ -180,7 +180,8 @@ def later_success(ralph: Ralph, record: Iteration) -> Event | None:
     """Return the first iteration on the same task that succeeded after this failed one."""
     if record.task_id is None or record.outcome == "success":
         return None
-    number, task = record.iteration_number or 0, str(record.task_id)
+    number = record.iteration_number or 0
+    task = str(record.task_id)
     found = events(ralph, kinds=[KIND], features=[record.feature], outcomes=["success"])
     later = [one for one in found if str(one.task_id) == task and one.number > number]
     return min(later, key=lambda one: one.number, default=None)

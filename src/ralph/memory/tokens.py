@@ -155,7 +155,8 @@ class Tokens:
                 for one in records
                 if one.record.kind == TOKEN
             )
-            self._state, self._known = state, {one.digest: one for one in tokens}
+            self._state = state
+            self._known = {one.digest: one for one in tokens}
         return self._known
 
 

@@ -60,7 +60,8 @@ def journal_of(ralph: Ralph, key: JournalKey) -> Journal:
 
 def records_in(ralph: Ralph, key: JournalKey) -> Iterator[Record]:
     """Yield every record in a journal, read in parts because there may be many."""
-    journal, position = journal_of(ralph, key), None
+    journal = journal_of(ralph, key)
+    position = None
     while True:
         batch = journal.read(position, limit=_LINES_AT_ONCE)
         yield from (located.record for located in batch.records)
@@ -98,7 +99,8 @@ def adopt(
 
     `by_id`: a record whose id is known here is not added, even with other content.
     """
-    journal, stream = journal_of(ralph, key), stream_at(ralph, key)
+    journal = journal_of(ralph, key)
+    stream = stream_at(ralph, key)
     if stones and journal.forget((), stones=clean(stones)):
         stream.store.erase_soon(stream.target())
     batch = journal.read()
@@ -343,7 +345,8 @@ def move_project(
             return journals
 
         # A server without its spool: a record that only waits for it does not count as moved.
-        sources, targets = opened(source), opened(target)
+        sources = opened(source)
+        targets = opened(target)
         plain = ([getattr(one, "server", one) for one in side] for side in (sources, targets))
         pairs = list(zip(*plain, strict=True))
         for begin, end in pairs:
@@ -414,7 +417,8 @@ class _Contents:
 
 def _plan(source: Journal, place: Journals, name: str) -> MovedStream:
     """Return what a move would do; raise if both sides have different content."""
-    ours, theirs = _Contents(source), _Contents(place.journal(name))
+    ours = _Contents(source)
+    theirs = _Contents(place.journal(name))
     ids = {record_id for record_id, _ in ours.living}
     if others := sorted({key[0] for key in theirs.living - ours.living if key[0] in ids}):
         raise BadInput(
@@ -432,7 +436,9 @@ def _copy_checked(source: Journal, place: Journals, name: str, report: Progress)
     fresh = 0
     for _ in range(_TRIES):
         forgotten = {stone.id for one in (source, target) for stone in one.read().tombstones}
-        position, done, seen = None, False, 0
+        position = None
+        done = False
+        seen = 0
         while not done:  # what the target lacks, in the source's order
             batch = source.read(position, limit=_PORTION)
             records = [one.record for one in batch.records if one.record.id not in forgotten]
@@ -441,12 +447,15 @@ def _copy_checked(source: Journal, place: Journals, name: str, report: Progress)
                 target.forget((), stones=batch.tombstones)
             seen += len(batch.records)
             report(name, seen)
-            position, done = batch.position, batch.done
-        ours, theirs = _Contents(source), _Contents(target)
+            position = batch.position
+            done = batch.done
+        ours = _Contents(source)
+        theirs = _Contents(target)
         if source.unchanged(position):
             break
     else:
-        what, todo = "is written to faster than it can be copied", "Stop what writes to it, then"
+        what = "is written to faster than it can be copied"
+        todo = "Stop what writes to it, then"
         raise JournalError(f"{name!r} {what}", where=place.where, todo=f"{todo} move again.")
     missing = {key[0] for key in ours.living - theirs.living} | ours.buried
     if missing := missing - theirs.buried:
@@ -461,7 +470,8 @@ def _copy_checked(source: Journal, place: Journals, name: str, report: Progress)
 def _report(name: str, ours: _Contents, theirs: _Contents, fresh: int | None = None) -> MovedStream:
     lost = {key for key in ours.living if key[0] in theirs.buried}
     fresh = len(ours.living - theirs.living - lost) if fresh is None else fresh
-    records, stones = len(ours.living) - len(lost), len(ours.buried)
+    records = len(ours.living) - len(lost)
+    stones = len(ours.buried)
     return MovedStream(name, records, stones, fresh, len(lost), ours.complaints)
 
 

@@ -203,7 +203,8 @@ def patch_task(data: Data, entry: Data, patch: Patch, plan: Plan) -> None:
 
 def change_task(data: Data, entry: Data, patch: Patch, plan: Plan) -> None:
     """Like `patch_task`, for an existing task: also set when it changed and was done."""
-    before, at = entry.get("status", "pending"), plan.now()
+    before = entry.get("status", "pending")
+    at = plan.now()
     patch_task(data, entry, patch, plan)
     if (status := entry.get("status", "pending")) != before:
         model.set_field(entry, "completed", at if status == "done" else None)

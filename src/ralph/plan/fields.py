@@ -241,7 +241,8 @@ def _clean_servers(value: Any) -> Data:
     return value
 
 
-_NAME, _TITLE = _text(Limits.name), _text(Limits.title)
+_NAME = _text(Limits.name)
+_TITLE = _text(Limits.title)
 RULES: dict[Kind, dict[str, FieldRule]] = {
     "features": {
         "display_name": _TITLE,
@@ -286,7 +287,8 @@ def patch_entry(kind: Kind, entry: Data, patch: Patch) -> None:
 
     Texts are cut and cleaned; any other value that does not fit is refused.
     """
-    of, rules = SINGULAR[kind], RULES[kind]
+    of = SINGULAR[kind]
+    rules = RULES[kind]
     # Fields that a call cannot set, and what to do instead.
     refused = dict(row.split(" ", 1) for row in table(__file__, "refused.txt")[kind])
     allowed = [name for name in rules if name not in refused]

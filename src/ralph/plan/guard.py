@@ -192,7 +192,8 @@ class Guard:
 
     def _restore_metadata(self, snapshot: Snapshot, report: GuardReport) -> None:
         """Restore the project's identity as a whole: an agent must not change it."""
-        before, now = snapshot.files["metadata"].raw, self._plan.raw("metadata")
+        before = snapshot.files["metadata"].raw
+        now = self._plan.raw("metadata")
         if now == before or before is None or not (_parsed(before) or {}).get("project_id"):
             return
         seen = snapshot.seen["metadata"]
@@ -269,8 +270,10 @@ class _FileRepair:
     def __init__(
         self, plan: Plan, kind: Kind, snapshot: Snapshot, feature: str, others: Mapping[str, str]
     ) -> None:
-        self._plan, self._kind = plan, kind
-        self._feature, self._others = feature, others
+        self._plan = plan
+        self._kind = kind
+        self._feature = feature
+        self._others = others
         self.restored: list[Restoration] = []
         self.notes: list[str] = []
         self.changed = False
@@ -336,7 +339,8 @@ class _FileRepair:
                 continue
             rule: AllowAll
             if step.base is not None and step.base.data is not None and not doubt:
-                rule, before = AllowAll(self._kind), step.base.data
+                rule = AllowAll(self._kind)
+                before = step.base.data
             elif step.quiet and not doubt:
                 rule = AllowNoLoss(self._kind)
             else:
@@ -392,7 +396,8 @@ class _FileRepair:
         lost_comments = _comments(result, kept) - _comments(last.raw, kept)
         if last.data is not None and identical(last.data, kept) and not lost_comments:
             return
-        self.changed, self.result = True, result
+        self.changed = True
+        self.result = result
         if last.raw is None or last.data is None:
             self._restore("the file", "it was gone" if last.raw is None else _NOT_YAML)
         else:
@@ -409,9 +414,12 @@ class _FileRepair:
 
     def _tell_differences(self, last: Data, kept: Data, reasons: dict[EntryField, str]) -> None:
         """Report the reasons for what differs in the end; skip what came back by itself."""
-        now, then = by_key(last, self._kind), by_key(kept, self._kind)
+        now = by_key(last, self._kind)
+        then = by_key(kept, self._kind)
         for (key, field), why in reasons.items():
-            name, was, new = f"{SINGULAR[self._kind]} {key}", now.get(key), then.get(key)
+            name = f"{SINGULAR[self._kind]} {key}"
+            was = now.get(key)
+            new = then.get(key)
             if not field and (was is None) != (new is None):
                 self._restore(name, why, "restored" if was is None else "taken out")
             if field and was and new and not identical(was.get(field), new.get(field)):

@@ -135,7 +135,8 @@ def _read_checklist(text: str) -> list[Data]:
     in_code = False
     for line in text.splitlines():
         prose: str | None = None
-        plain, feature = line.strip(), features[-1]
+        plain = line.strip()
+        feature = features[-1]
         if _FENCE.match(line):
             in_code = not in_code
         elif in_code or _EMPTY_BOX.fullmatch(line):
@@ -151,7 +152,9 @@ def _read_checklist(text: str) -> list[Data]:
                 features.append({"title": re.sub(r"[`*]", "", title).strip(), "tasks": []})
                 section = "description"
         elif item := _ITEM.match(line):
-            indent, box, words = len(item[1].expandtabs(4)), item[2], item[3].strip()
+            indent = len(item[1].expandtabs(4))
+            box = item[2]
+            words = item[3].strip()
             while above and indent <= above[-1][0]:
                 above.pop()
             parent = above[-1][1] if above else None
@@ -225,7 +228,8 @@ class _Import:
     """One import in progress."""
 
     def __init__(self, plan: Plan, data: dict[Kind, Data]) -> None:
-        self._plan, self._data = plan, data
+        self._plan = plan
+        self._data = data
         self._added: dict[str, list[Any]] = {name: [] for name in (*KINDS, "filled", "updated")}
         self._known: list[TaskId] = []  # of the document's tasks, those that the plan has already
         self._titles: set[str] = set()  # of the document's tasks

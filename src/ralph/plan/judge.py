@@ -85,7 +85,8 @@ def merge_changes(kind: Kind, was: Data, now: Data, kept: Data, decide: AllowAll
             _set(result, name, value)
     before, after, current = (model.by_key(data, kind) for data in (was, now, result))
     for key in dict.fromkeys([*before, *after]):
-        old, new = before.get(key), after.get(key)
+        old = before.get(key)
+        new = after.get(key)
         have = current.get(key)
         if new is None and old is not None:
             if have is not None and decide.gone(key, old):
@@ -94,9 +95,11 @@ def merge_changes(kind: Kind, was: Data, now: Data, kept: Data, decide: AllowAll
             if (entry := decide.added(key, deep_copy(new))) is not None:
                 model.put_entity(result, kind, entry)
         elif new is not None and have is not None:
-            old, entry = old or {model.KEY_OF[kind]: key}, deep_copy(have)
+            old = old or {model.KEY_OF[kind]: key}
+            entry = deep_copy(have)
             for field in dict.fromkeys([*old, *new]):
-                left, right = old.get(field), deep_copy(new.get(field))
+                left = old.get(field)
+                right = deep_copy(new.get(field))
                 if not identical(left, right):
                     value = decide.changed(key, field, left, right, have.get(field), have)
                     _set(entry, field, value)
@@ -192,8 +195,10 @@ class Judge(AllowNoLoss):
         self, kind: Kind, feature: str, others: Set[str], base: Data, protected: Set[EntryField]
     ) -> None:
         super().__init__(kind)
-        self._feature, self._others = feature, others
-        self._base, self._protected = base, protected
+        self._feature = feature
+        self._others = others
+        self._base = base
+        self._protected = protected
 
     # -- called by `merge_changes`
 
@@ -292,7 +297,8 @@ class Judge(AllowNoLoss):
 
     def _learnings(self, key: str, now: Any, kept: Any, entry: Data) -> Any:
         """Return every old learning as it was, and the new ones as an agent's."""
-        before, lost = as_list(kept), self._lost(key, "learnings", as_list(now), kept)
+        before = as_list(kept)
+        lost = self._lost(key, "learnings", as_list(now), kept)
         old = {text_of(item): item for item in before}
         new: list[Any] = []
         items: list[Any] = []
@@ -388,7 +394,8 @@ def _ruined(now: str, kept: str) -> str:
     endless = now.isascii() and len(now) > _LONGEST_WORD * len(now.split())
     if endless or 2 * sum(map(str.isalnum, marks)) < len(marks):
         return "it was garbled"
-    new, old = set(_WORD.findall(now.lower())), set(_WORD.findall(kept.lower()))
+    new = set(_WORD.findall(now.lower()))
+    old = set(_WORD.findall(kept.lower()))
     if sum(map(len, new)) <= _STUB * sum(map(len, old)):
         return "only a stub of it was left"
     terms = {word for word in old if len(word) > _SHORT_WORD}
@@ -397,5 +404,6 @@ def _ruined(now: str, kept: str) -> str:
 
 def _cut_short(now: str, kept: str) -> bool:
     """Return whether only the beginning is left, as in half a file."""
-    short, whole = now.rstrip(), kept.rstrip()
+    short = now.rstrip()
+    whole = kept.rstrip()
     return len(short) < len(whole) and whole.startswith(short)

@@ -265,7 +265,8 @@ def _is_weak(learning: Learning) -> bool:
 
 def _merge_item(item: Any, learning: Learning) -> Data:
     """Return the item with this learning; its keys that are not Ralph's stay."""
-    plain, before = to_plain(learning), item if isinstance(item, dict) else {}
+    plain = to_plain(learning)
+    before = item if isinstance(item, dict) else {}
     kept = {k: v for k, v in before.items() if k in plain or k not in _OWN_KEYS}
     return {**kept, **plain}
 
@@ -322,7 +323,8 @@ def prompt_lines(
     learnings: Sequence[Learning], *, current_iteration: int, task_id: TaskId | None = None
 ) -> list[str]:
     """Return a line for each of the top ones: text, where it came from, what contradicts it."""
-    against, lines = rivals(learnings), list[str]()
+    against = rivals(learnings)
+    lines = list[str]()
     for learning in top(learnings, task_id=task_id):
         stale = "[STALE] " if is_stale(learning, current_iteration) else ""
         lines.append(f"- {stale}{sanitize_line(learning.text)} {provenance(learning)}")

@@ -62,7 +62,8 @@ class _Careful(AllowAll):
         self._current = by_key(current, kind)
         self.conflicts: list[str] = []
         # A change to an entry that is gone by now is a conflict.
-        before, after = by_key(was, kind), by_key(now, kind)
+        before = by_key(was, kind)
+        after = by_key(now, kind)
         for key in before.keys() & after.keys() - self._current.keys():
             if not identical(before[key], after[key]):
                 self._conflict(key)

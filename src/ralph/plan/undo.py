@@ -82,7 +82,8 @@ def describe(kind: Kind, was: Data, now: Data) -> list[str]:
     lines: list[str] = []
     for key in dict.fromkeys([*before, *after]):
         name = f"{SINGULAR[kind]} {_shown(key)}"
-        old, new = before.get(key), after.get(key)
+        old = before.get(key)
+        new = after.get(key)
         if old is None or new is None:
             entry = new or old or {}
             verb = "added" if old is None else "removed"
@@ -225,7 +226,8 @@ def undo(plan: Plan, changes: AgentChanges) -> tuple[list[str], list[str]]:
     kinds = list(changes.files)
     with plan.editing(f"changes of an agent undone: {changes.title}", *kinds) as data:
         for kind, change in changes.files.items():
-            found, without = _data(change.found), _data(change.without)
+            found = _data(change.found)
+            without = _data(change.without)
             rule = _Reversal(kind, data[kind], found)
             merged = merge_changes(kind, found, without, data[kind], rule)
             undone += describe(kind, data[kind], merged)

@@ -75,7 +75,8 @@ class PlanFile:
         except UnicodeDecodeError as error:
             line = raw.count(b"\n", 0, error.start) + 1
             column = error.start - raw.rfind(b"\n", 0, error.start)
-            what, todo = "this byte is not UTF-8", "Save the file as UTF-8."
+            what = "this byte is not UTF-8"
+            todo = "Save the file as UTF-8."
             raise _bad(name, (line, column), what, todo) from None
         return cls(text.removeprefix("\ufeff"), name=name)
 
@@ -177,10 +178,12 @@ class _BoundedComposer(Composer):
         self._level -= 1
         if isinstance(event, AliasEvent):
             node = copy.copy(node)
-            node.start_mark, node.end_mark = event.start_mark, event.end_mark
+            node.start_mark = event.start_mark
+            node.end_mark = event.end_mark
             node.anchor = event.anchor
             if isinstance(node, ScalarNode):
-                node.value, node.style = node.value.replace("\a", ""), None
+                node.value = node.value.replace("\a", "")
+                node.style = None
             else:
                 node.flow_style = True
         elif isinstance(index, ScalarNode) and node.start_mark.index == node.end_mark.index:
@@ -191,7 +194,8 @@ class _BoundedComposer(Composer):
 
 def _read_data(name: str, root: Node) -> Data:
     """Return plain data from nodes, within limits: aliases may repeat or contain themselves."""
-    nodes_left, chars_left = _MAX_NODES, 4 * MAX_BYTES
+    nodes_left = _MAX_NODES
+    chars_left = 4 * MAX_BYTES
 
     def read(node: Node, depth: int) -> Any:
         nonlocal nodes_left, chars_left
@@ -207,7 +211,8 @@ def _read_data(name: str, root: Node) -> Data:
         merged: Data = {}
         for key, value in node.value:
             if not isinstance(key, ScalarNode):
-                what, todo = "a key must be a plain word", "Write `word: value`."
+                what = "a key must be a plain word"
+                todo = "Write `word: value`."
                 raise _bad(name, _position(key), what, todo)
             if key.tag == _TAG + "merge":
                 for source in value.value if isinstance(value, SequenceNode) else [value]:
@@ -307,7 +312,8 @@ class _TextEdit:
         """Return the text with the wanted data in place of the old."""
         if not self._is_block(root) or not wanted or not self._edit_mapping(root, old, wanted):
             return _dump(_new_node(wanted))
-        out, at = "", 0
+        out = ""
+        at = 0
         for start, end, new in sorted(self._edits, key=lambda edit: edit[0]):
             out += self._text[at:start] + new
             at = max(at, end)
@@ -317,7 +323,8 @@ class _TextEdit:
         """Edit a block mapping in place; return False if that is not possible."""
         named = {key.value: (key, value) for key, value in node.value}
         gone = [n for n in named if n not in wanted and named[n][0].tag != _TAG + "merge"]
-        first, last = node.value[0][0], node.value[-1][1]
+        first = node.value[0][0]
+        last = node.value[-1][1]
         if not wanted.keys() >= old.keys() - named.keys():  # a merge key adds what should be gone
             return False
         if first.value in gone and not self._begins_line(first.start_mark.index):
@@ -336,8 +343,10 @@ class _TextEdit:
 
     def _edit_sequence(self, node: Node, old: list[Any], wanted: list[Any]) -> bool:
         """Edit a block sequence in place; return False if that is not possible."""
-        items, column = node.value, node.start_mark.column
-        dashes, dash = [node.start_mark.index], "\n" + " " * column + "-"
+        items = node.value
+        column = node.start_mark.column
+        dashes = [node.start_mark.index]
+        dash = "\n" + " " * column + "-"
         dashes += [
             self._text.find(dash, self._end(before), item.start_mark.index) + 1
             for before, item in pairwise(items)
@@ -372,9 +381,11 @@ class _TextEdit:
         if self._careful and isinstance(value, ScalarNode) and value.style == "|":
             value.style = '"'
         if flow and isinstance(old, list) and isinstance(wanted, list):  # keep their quotes
-            same, new_nodes = dict(zip(map(repr, old), node.value, strict=True)), value.value
+            same = dict(zip(map(repr, old), node.value, strict=True))
+            new_nodes = value.value
             value.value = [same.get(repr(x), y) for x, y in zip(wanted, new_nodes, strict=True)]
-        start, column = (key or node).start_mark.index, (key or node).start_mark.column
+        start = (key or node).start_mark.index
+        column = (key or node).start_mark.column
         if key is None:
             column -= 2
             new = _dump(SequenceNode(_TAG + "seq", [value]), 0).removeprefix("- ")
@@ -386,7 +397,8 @@ class _TextEdit:
         end = self._end(node)
         comment = _COMMENT_BEHIND.match(self._text, end)
         if comment and "\n" in new:  # it would become part of the text, or get lost
-            new, end = f"{new}\n{' ' * column}", comment.end()
+            new = f"{new}\n{' ' * column}"
+            end = comment.end()
         self._edits.append((start, end, new))
 
     @staticmethod

@@ -201,7 +201,8 @@ def _lines(hit: Hit, detail: Detail, *, with_feature: bool) -> list[str]:
         )
     if hit.kind == "document":
         return document_lines(hit, chars=max(detail.prose, 160))
-    row, record = KINDS[hit.kind], hit.record
+    row = KINDS[hit.kind]
+    record = hit.record
     feature: str = getattr(record, "feature", "")
     lines = head_lines(
         hit,

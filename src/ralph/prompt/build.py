@@ -91,7 +91,8 @@ def render(template: str, /, **values: str) -> str:
     text = _text(template)
     wanted = set(_VARIABLE.findall(text))
     if wanted != values.keys():
-        missing, unused = sorted(wanted - values.keys()), sorted(values.keys() - wanted)
+        missing = sorted(wanted - values.keys())
+        unused = sorted(values.keys() - wanted)
         raise KeyError(f"template {template}: missing {missing}, unused {unused}")
     return _VARIABLE.sub(lambda found: values[found[1]], text).strip() + "\n"
 
@@ -137,7 +138,8 @@ def fit(sections: Sequence[PromptSection], *, budget_tokens: int) -> Prompt:
     """Join the sections in order; those that do not fit are left out, the least worth first."""
     filled = [section for section in sections if section.text.strip()]
     tokens = {section.name: estimate_tokens(section.text) for section in filled}
-    spent, kept = 0, set[str]()
+    spent = 0
+    kept = set[str]()
     for section in sorted(filled, key=lambda one: one.worth):
         if not section.worth or spent + tokens[section.name] <= budget_tokens:
             spent += tokens[section.name]
@@ -635,7 +637,8 @@ def braindump_prompt(
     ralph: str = "ralph",
 ) -> Prompt:
     """Return the prompt that turns requirements into features and tasks, by tools or commands."""
-    tools, commands = "braindump_tools", "braindump_commands"
+    tools = "braindump_tools"
+    commands = "braindump_commands"
     how = render(tools, server=server) if server else render(commands, ralph=ralph)
     text = render(
         "braindump",

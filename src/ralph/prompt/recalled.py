@@ -112,7 +112,8 @@ def hold_text(kind: str, line: str, bounds: TextBounds) -> str:
 
 def _told(hit: Hit, later: str, asked: Set[str]) -> list[str]:
     """Return what a record says: its result, decisions, fixes, and the changed files."""
-    record, mark_of_id = hit.record, f"[{plain_id(hit.id, _ID_CHARS)}]"
+    record = hit.record
+    mark_of_id = f"[{plain_id(hit.id, _ID_CHARS)}]"
     result = ""
     if isinstance(record, Iteration):
         title = one_line(record.task_title, _TITLE_CHARS)
@@ -243,7 +244,8 @@ def _fix_lines(errors: Sequence[ErrorSeen], asked: Set[str], subject: Set[str]) 
 
 def _written(hit: Hit, mark_of_id: str) -> str:
     """Return the line for a note, a learning, a feature of the plan, or a document's section."""
-    row, record = KINDS[hit.kind], hit.record
+    row = KINDS[hit.kind]
+    record = hit.record
     about = [hit.label.capitalize()]
     if feature := getattr(record, "feature", ""):
         about.append(f"on the feature {one_line(feature)}")
@@ -368,7 +370,8 @@ def hit_lines(
 ) -> list[str]:
     """Return the lines for an exchange that a search found; `about` describes its conversation."""
     one: Exchange = hit.record
-    when, talk = harmless(hit.when), f"conversation {plain_id(one.conversation)}"
+    when = harmless(hit.when)
+    talk = f"conversation {plain_id(one.conversation)}"
     status = "" if one.status == "complete" else one.status
     lines = head_lines(hit, f"[{plain_id(hit.id)}] {when}", talk, sureness(hit), status, *about)
     if summary:
@@ -402,10 +405,13 @@ def details_lines(
 ) -> list[str]:
     """Return the lines for a conversation and its exchanges, or for one exchange `alone`: in short,
     or `whole` with the steps in between."""
-    conversation, exchanges, summaries = found.conversation, found.exchanges, found.summaries
+    conversation = found.conversation
+    exchanges = found.exchanges
+    summaries = found.summaries
     title = harmless(conversation.title) or "(no title)"
     held = f"{len(exchanges)} exchange{'' if len(exchanges) == 1 else 's'}"
-    created, source = plain_date(conversation.created), harmless(conversation.source)
+    created = plain_date(conversation.created)
+    source = harmless(conversation.source)
     lines = [f"conversation {plain_id(conversation.id)} | {title} | {created} | {source} | {held}"]
     if found.tags:
         lines.append(f"  tags: {_tags(found.tags)}")

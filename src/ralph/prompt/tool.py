@@ -16,7 +16,8 @@ from ralph.errors import BadInput
 _AT_FIELD = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
 _MISSING = re.compile(r"^Object missing required field `(?P<name>.*)`$")
 _UNKNOWN = re.compile(r"^Object contains unknown field `(?P<name>.*)`$")
-_ARGUMENTS, _EXAMPLE = "\n\nArgs:\n", "\n\nExample:\n"
+_ARGUMENTS = "\n\nArgs:\n"
+_EXAMPLE = "\n\nExample:\n"
 _KEEPS = "Omit it to keep the current value; null clears it."
 
 

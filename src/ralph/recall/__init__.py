@@ -286,7 +286,9 @@ class Twins:
 
     def fold(self, hit: Hit) -> bool:
         """Whether an earlier hit says the same: that one names this one from now on."""
-        event, wording, is_near = event_of(hit), _HitWords(hit), False
+        event = event_of(hit)
+        wording = _HitWords(hit)
+        is_near = False
         for place, (chosen, other, other_event, like) in enumerate(self._chosen):
             near = wording.near(other)
             is_near = near if not place else is_near
@@ -341,7 +343,8 @@ class _HitWords:
 
     def near(self, other: _HitWords) -> bool:
         """Whether both say the same but for numbers and how they ended."""
-        mine, its = self._count, other._count
+        mine = self._count
+        its = other._count
         if not mine or its < _SAME_SHARE * mine or mine < _SAME_SHARE * its:
             return False
         shared = len(self.words & other.words)

@@ -204,8 +204,11 @@ _INTRODUCTION = "Similar situations have been resolved these ways:"
 _RECOMMENDATION = (
     "Recommendation: Try patterns in order. Pattern 1 is most likely based on historical data."
 )
-_MOST_COMMON, _MODERATE = 5, 3
-_PROBLEM_CHARS, _SOLUTION_CHARS, _WHEN_CHARS = 600, 1200, 300
+_MOST_COMMON = 5
+_MODERATE = 3
+_PROBLEM_CHARS = 600
+_SOLUTION_CHARS = 1200
+_WHEN_CHARS = 300
 _SENTENCE_ENDS = (".", ",", ";", ":", "!", "?", "...")
 
 

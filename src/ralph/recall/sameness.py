@@ -25,7 +25,8 @@ _LONG = 60
 _MEET = 0.12
 _SAME_PROBLEM = 0.5
 # Solutions of the same problem are the same if both numbers are at least these.
-_NEAR_WORDS, _NEAR_SOLUTIONS = 0.4, 0.6
+_NEAR_WORDS = 0.4
+_NEAR_SOLUTIONS = 0.6
 # A pair of cases cannot count more than this for or against a pattern.
 _CERTAIN = 3.0
 # An entry that is the same as one entry of a pattern may be this unlike the others on average.
@@ -96,7 +97,8 @@ def case_features(one: Case, other: Case, near: Nearness) -> dict[str, float]:
     solutions |= near.explained._asdict()
     if one_problem(one, other):
         return {f"again.{name}": value for name, value in solutions.items()}
-    a, b = texts.gist(one.problem), texts.gist(other.problem)
+    a = texts.gist(one.problem)
+    b = texts.gist(other.problem)
     problems = _compare(one.problem, other.problem) | near.problem._asdict()
     problems["word_exchanged"] = float(_word_exchanged(a, b))
     wholes = texts.features(texts.gist(one.whole), texts.gist(other.whole)) | near.whole._asdict()
@@ -107,7 +109,8 @@ def case_features(one: Case, other: Case, near: Nearness) -> dict[str, float]:
 
 
 def _compare(one: str, other: str) -> dict[str, float]:
-    a, b = texts.gist(one), texts.gist(other)
+    a = texts.gist(one)
+    b = texts.gist(other)
     found = texts.features(a, b)
     found["opposites"] = float(bool(texts.opposites(a.words - b.words, b.words - a.words)))
     found["swapped"] = float(texts.swapped(a, b))
@@ -127,7 +130,8 @@ def _one_error(one: str, other: str) -> bool:
         return False
     if same_error(signature(one), signature(other)):
         return True
-    a, b = texts.gist(one), texts.gist(other)
+    a = texts.gist(one)
+    b = texts.gist(other)
     if texts.differ(names_in(one), names_in(other)) or _word_exchanged(a, b):
         return False
     return len(a.parts & b.parts) >= _ONE_ERROR * min(len(a.parts), len(b.parts))
@@ -160,7 +164,8 @@ def conflicting(one: Case, other: Case, cosine: float) -> bool:
 
     `cosine` compares the problems. Another way to say the same sometimes looks like this, too.
     """
-    a, b = texts.gist(one.solution), texts.gist(other.solution)
+    a = texts.gist(one.solution)
+    b = texts.gist(other.solution)
     if a == b or cosine < _SAME_PROBLEM:
         return False
     problems = texts.gist(one.problem), texts.gist(other.problem)
@@ -211,7 +216,8 @@ def _subjects_differ(one: Case, other: Case) -> bool:
     subjects: list[frozenset[str]] = []
     words: list[frozenset[str]] = []
     for case in (one, other):
-        problem, solution = texts.gist(case.problem).parts, texts.gist(case.solution).parts
+        problem = texts.gist(case.problem).parts
+        solution = texts.gist(case.solution).parts
         subjects.append(problem & solution)
         words.append(problem | solution)
     return bool(subjects[0] - words[1] and subjects[1] - words[0])
@@ -245,7 +251,8 @@ def _values_differ(a: texts.Gist, b: texts.Gist) -> bool:
 
 def _word_exchanged(a: texts.Gist, b: texts.Gist) -> bool:
     """Whether two texts are the same sentence about different things."""
-    only_a, only_b = a.words - b.words - texts.light(), b.words - a.words - texts.light()
+    only_a = a.words - b.words - texts.light()
+    only_b = b.words - a.words - texts.light()
     exchanged_words = any(map(str.isalpha, only_a)) and any(map(str.isalpha, only_b))
     return exchanged_words and texts.shared(a, b) > texts.TWINS
 

@@ -261,7 +261,8 @@ def find(
     `vectors` are those of the question and of the next questions; without one, and in a collection
     with another embedder, only words count.
     """
-    asked, most = query_tokens(question.text), max(depth, 4 * question.limit)
+    asked = query_tokens(question.text)
+    most = max(depth, 4 * question.limit)
     # A collection has at most this many candidates by words, and as many by meaning.
     each = min(most, _CANDIDATES)
     found = Found(question.asked(), [], days=question.days, talk=talk)
@@ -273,7 +274,8 @@ def find(
         matches = view.words(collection, asked, each, only=question.only)
         found.count += matches.passages
         found.frequencies.update(matches.frequencies)
-        rows, dated = [*matches.scores], list[int]()
+        rows = [*matches.scores]
+        dated = list[int]()
         for span in filter(None, () if question.only else (question.days, question.within)):
             of_days = view.dated(collection, *span, _CANDIDATES)
             if span is question.days:
@@ -339,7 +341,8 @@ def find_plainly(
 ) -> Found:
     """Return candidates by words, from records with their streams. Slower, but needs no index."""
     found = Found(question.asked(), [], days=question.days, talk=talk)
-    wanted, frequencies = dict.fromkeys(query_tokens(question.text)), found.frequencies
+    wanted = dict.fromkeys(query_tokens(question.text))
+    frequencies = found.frequencies
     passages: list[tuple[str, Record, PassageWords]] = []
     count = in_days = dated = 0
     first, end = question.days or ("", "")
@@ -347,7 +350,8 @@ def find_plainly(
         if not question.allows(record):
             continue
         timely = first <= record.at < end
-        in_days, dated = in_days + timely, dated + 1
+        in_days = in_days + timely
+        dated = dated + 1
         for passage in cuts[stream](record):
             if not fits(passage.facets, question.only):
                 continue
@@ -358,7 +362,9 @@ def find_plainly(
             frequencies.update(shared)
             if shared or timely:
                 passages.append((stream, record, words))
-    found.count, found.in_days, found.dated = count, in_days, dated
+    found.count = count
+    found.in_days = in_days
+    found.dated = dated
     texts = [words for _, _, words in passages]
     sizes = [one.size for one in texts]
     weights = found.weigh([[one.times(found.asked) for one in texts]], [sizes])

@@ -99,7 +99,8 @@ def weigh_words(
     nats = [rarity(t, frequencies[t], count) for t in asked]
     # A passage with a whole name ranks above one that repeats parts of it: weights are multiplied
     # with the share of the question that a passage has, which counts less in a longer question.
-    total, whole = sum(sharp) or 1.0, 1.0 / max(1, len(asked))
+    total = sum(sharp) or 1.0
+    whole = 1.0 / max(1, len(asked))
     if (np := sys.modules.get("numpy")) is None:  # hooks start without numpy
         average, length = (sum(column) / len(sizes) for column in zip(*sizes, strict=True))
         norms = [_norm(length / average) for length, _ in sizes]
@@ -114,7 +115,8 @@ def weigh_words(
         ]
         best, most = map(max, zip(*held, strict=True))
     else:
-        often, factors = np.asarray(times, dtype=np.float64), np.array((sharp, nats))
+        often = np.asarray(times, dtype=np.float64)
+        factors = np.array((sharp, nats))
         lengths = np.asarray(sizes, dtype=np.float64)
         average, length = (lengths.sum(axis=0) / len(lengths)).tolist()
         norms = _norm(lengths[:, :1] / average)

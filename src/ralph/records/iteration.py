@@ -282,7 +282,8 @@ def thoughts(iteration: Iteration) -> list[str]:
 
 def fit_texts(value: _S) -> _S:
     """Return the struct with its texts redacted and cut; an empty text becomes the default."""
-    names, defaults = value.__struct_fields__, value.__struct_defaults__
+    names = value.__struct_fields__
+    defaults = value.__struct_defaults__
     empty = dict(zip(reversed(names), reversed(defaults), strict=False))
     texts = {
         name: fit(text, TEXT_CHARS.get(name, SHORT_TEXT_CHARS)) or empty.get(name, "")

@@ -80,7 +80,8 @@ def plausible(tier: int, value: str, how: str) -> bool:
     numbered = how != "bare" and any(map(str.isdigit, value))
     if (code or how == "pair") and not numbered and rule("alias").match(value):
         return False
-    one, letters = " " not in value, value.isalpha()
+    one = " " not in value
+    letters = value.isalpha()
     strong = one and not wordy(value)
     mixed = strong and not letters and any(map(str.isalpha, value))
     if how == "loose" and ("/" in value or not (mixed and any(map(str.isdigit, value)))):
@@ -153,7 +154,8 @@ def named(text: str, lowered: str) -> Iterator[Span]:
 def _named(text: str, lowered: str, section: str) -> Iterator[Span]:
     done = run_end = refused = 0
     for match in rule(section).finditer(lowered):
-        first, at = match.start(), match.end()
+        first = match.start()
+        at = match.end()
         if first < done or at == len(text) or text[at] in "${([<,;)}]":
             continue
         if match["word"] == "pwd" and text[at] in "/~":  # a shell's current folder
@@ -168,7 +170,8 @@ def _named(text: str, lowered: str, section: str) -> Iterator[Span]:
             continue
         # A run of characters holds few names; one made only of names must not take quadratic time.
         if at >= run_end:
-            run_end, refused = _run_end(text, at, wide=True, limit=""), 0
+            run_end = _run_end(text, at, wide=True, limit="")
+            refused = 0
         if refused < _REFUSALS and (span := _value(text, match)):
             done = span[1]
             yield span
@@ -220,7 +223,8 @@ def _own_word(text: str, match: re.Match[str]) -> bool:
 
 
 def _value(text: str, match: re.Match[str]) -> Span | None:
-    first, sep = match.start(), text[match.end("close") : match.end()]
+    first = match.start()
+    sep = text[match.end("close") : match.end()]
     start = first
     while start and first - start < 64 and (text[start - 1].isalnum() or text[start - 1] in "_-."):
         start -= 1
@@ -263,7 +267,8 @@ def _value(text: str, match: re.Match[str]) -> Span | None:
 
 def _written(text: str, match: re.Match[str], start: int, name: str) -> tuple[int, int, str]:
     """Return where the value begins and ends, and how it is written (see `plausible`)."""
-    lead, at = match.lastgroup, match.end()
+    lead = match.lastgroup
+    at = match.end()
     sep = text[match.end("close") : at]
     flag = name.startswith("-") or (lead == "blank" and _is_flag(text, match.start()))
     env = sep == "=" and name.isupper()

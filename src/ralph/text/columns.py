@@ -19,7 +19,8 @@ _INSERT = r"insert +into +[^()]{1,120}\("
 _ROW = r"\s*,?\s*\(((?:[^()'\"]|'[^'\n]*'|\"[^\"\n]*\"|\([^()\n]*\)){0,200})\)"
 _SEPARATORS = "|\t;,"
 # How many rows below a heading are read, and how many columns.
-_MOST_ROWS, _MOST_COLUMNS = 200, 40
+_MOST_ROWS = 200
+_MOST_COLUMNS = 40
 # How long the list of an INSERT's columns may be.
 _REACH = 2000
 
@@ -112,11 +113,14 @@ def _cell(cell: str, position: int, name: str) -> Iterator[Span]:
     value = compiled(r"\s*N?([\"'`]?)(.*?)\1\s*\Z").match(cell)
     if value is None or " " in value[2]:
         return
-    tier, kind = PASSWORD, "password"
+    tier = PASSWORD
+    kind = "password"
     if "token" in name:
-        tier, kind = TOKEN, "token"
+        tier = TOKEN
+        kind = "token"
     elif "secret" in name or "key" in name:
-        tier, kind = SECRET, "secret"
+        tier = SECRET
+        kind = "secret"
     # Bare letters may be any word; a cell that is quoted, or has a number, is a value.
     sure = value[1] in ("'", '"') or any(map(str.isdigit, value[2]))
     if plausible(tier, value[2], "quoted" if sure else "line"):

@@ -140,7 +140,8 @@ def _member(key: object, item: object) -> object:
 def _clean(text: str, rounds: int) -> str:
     if not (spans := _spans(text) if rounds else []):
         return text
-    out, at = "", 0
+    out = ""
+    at = 0
     for start, end, kind in spans:
         out += _clean(text[at:start], rounds - 1) + f"[redacted:{kind}]"
         at = end
@@ -189,7 +190,8 @@ def _merged(found: list[Span]) -> list[Span]:
     for start, end, rank in sorted((s, e, i) for i, (s, e, _) in enumerate(found)):
         if merged and start < merged[-1][1]:
             start, last, best = merged.pop()
-            end, rank = max(last, end), min(best, rank)
+            end = max(last, end)
+            rank = min(best, rank)
         merged.append((start, end, rank))
     return [(start, end, found[rank][2]) for start, end, rank in merged]
 
@@ -237,7 +239,8 @@ def _known(words: list[tuple[int, str]]) -> Iterator[Span]:
     for beginnings, shapes in _tables():
         at = 0
         while beginning := beginnings.search(lines, at):
-            start, at = beginning.start("beginning"), beginning.start() + 1
+            start = beginning.start("beginning")
+            at = beginning.start() + 1
             for length, kind, tail in shapes[beginning["beginning"]]:
                 if whole := compiled(tail).match(lines, start + length):
                     at = whole.end()
@@ -321,7 +324,8 @@ def _is_public(text: str, start: int, end: int) -> bool:
     whole = start - len(before) + len(head)
     if secrets.wrapped(text, start, end) or secrets.decoded(text[start:end]):
         return True
-    public, published = secrets.pattern("public"), secrets.pattern("published")
+    public = secrets.pattern("public")
+    published = secrets.pattern("published")
     if public.match(text, start) or public.match(text, whole):
         return True
     return bool(published.search(before) or published.search(head))

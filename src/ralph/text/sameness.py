@@ -25,7 +25,8 @@ Verdict = Literal["unique", "duplicate", "conflict"]
 THRESHOLD = 0.7
 # Texts that share more than this must agree on names and numbers.
 TWINS = 0.5
-_HEAD_CHARS, _TAIL_CHARS = 1000, 500
+_HEAD_CHARS = 1000
+_TAIL_CHARS = 500
 # How many content words a denial reaches.
 _REACH = 3
 
@@ -142,15 +143,23 @@ def gist(text: str) -> Gist:
     text = rule("drifting").sub(" ", text)
     for pattern, new in _REWRITES:
         plain = compiled(pattern, re.I).sub(new, plain)
-    affirmed, denied, asked_for, first = set[str](), set[str](), set[str](), set[str]()
+    affirmed = set[str]()
+    denied = set[str]()
+    asked_for = set[str]()
+    first = set[str]()
     order: list[str] = []
     denials = 0
-    cue, reached, asking, joined = "", 0, 0, False
+    cue = ""
+    reached = 0
+    asking = 0
+    joined = False
     for word in rule("word").findall(plain.lower()):
         if word in _DIRECTIONS:
             order.append(word)
         if word in _BREAKS or word in _words("denials"):
-            cue, reached, asking = "" if word in _BREAKS else word, 0, 0
+            cue = "" if word in _BREAKS else word
+            reached = 0
+            asking = 0
             denials += word not in _BREAKS
         elif word in _words("prepositions") and reached:
             # A denial of a thing does not reach the words that say where or why.
@@ -257,7 +266,8 @@ def contradict(a: Gist, b: Gist) -> bool:
     """Whether one text affirms what the other denies, or reverses it."""
     if a == b:  # equal texts agree, even if "X after X" looks like an exchange
         return False
-    only_a, only_b = a.words - b.words, b.words - a.words
+    only_a = a.words - b.words
+    only_b = b.words - a.words
     opposed = opposites(only_a, only_b)
     if opposed and len(a.words & b.words) > THRESHOLD * len((a.words | b.words) - opposed):
         return True

@@ -66,7 +66,8 @@ class Shadow:
         """Return the text with these stretches of its plain form (in order) replaced."""
         if not edits:
             return self
-        kept, at = list[str](), 0
+        kept = list[str]()
+        at = 0
         for start, end, new in edits:
             start, end = self._original(start, end)
             kept += [self.text[at:start], new]
@@ -335,7 +336,8 @@ def _between(begin: str, text: str, end: str) -> str:
 
 def strip_marked(text: str) -> str:
     """Return the text without what Ralph injected, even if that was quoted or cut off."""
-    out, at = "", 0
+    out = ""
+    at = 0
     for start, end in _marked_spans(text):
         out += text[at:start]
         at = end
@@ -373,7 +375,8 @@ def _cuts(text: str, pattern: str, group: str, *, closes: bool) -> list[tuple[in
         on_line = compiled(_LINE_START).match(text, line, found.start()) is not None
         start = line if on_line else found.start()
         if not is_close and begun is None:
-            begun, begun_on_line = start, on_line
+            begun = start
+            begun_on_line = on_line
         elif is_close and (begun is not None or (on_line and not cuts)):
             cuts.append((begun or 0, found.end()))
             begun = None

@@ -158,11 +158,13 @@ def _token(run: str, parts: list[re.Match[str]]) -> int | None:
     long = [part for part in parts if len(part[0]) >= 8]
     hashes = all(pattern("hex").match(part[0]) for part in long)
     ends = long if hashes else parts
-    start, end = ends[0].start(), ends[-1].end()
+    start = ends[0].start()
+    end = ends[-1].end()
     edge = run.rfind("/", max(0, start - _LOOKED_AT), start) + 1 or max(0, start - _LOOKED_AT)
     if prefix := pattern("prefix").match(run, edge, start if hashes else end):
         start = max(start, prefix.end())
-    before, body = run[edge:start], run[start:end]
+    before = run[edge:start]
+    body = run[start:end]
     lettered = any(map(str.isalpha, before))
     words = set(compiled(r"[_.-]").split(before.lower())) if lettered else set[str]()
     opens = words & word_set("opens") or any(
@@ -197,7 +199,8 @@ def decoded(value: str) -> str | None:
 
 def wrapped(text: str, start: int, end: int) -> bool:
     """Whether this is one line of longer base64 data, such as a certificate."""
-    left, right = text[max(0, start - 120) : start], text[end : end + 120]
+    left = text[max(0, start - 120) : start]
+    right = text[end : end + 120]
     start -= len(left) - len(left.rstrip(_BASE64))
     end += len(right) - len(right.lstrip(_BASE64))
     gap = r"={0,2}(?:\\[nr]|[^A-Za-z0-9+/]){1,60}(?:\bb[\"'])?"
@@ -217,7 +220,8 @@ _BEGIN: Final = rf"-{{4,5}} ?BEGIN {_TYPE}|Private-Lines: ?\d+"
 _END: Final = rf"-{{4,5}} ?END {_TYPE}"
 _LONGEST_LINE: Final = 1000
 # How many lines in a row may hold no part of the key: header fields at first, then a log's lines.
-_FIELDS, _ADDED = 8, 2
+_FIELDS = 8
+_ADDED = 2
 
 
 def key_blocks(text: str, *, encoded: bool) -> Iterator[tuple[int, int]]:
@@ -244,14 +248,18 @@ def _end(text: str, at: int, most: int) -> int | None:
     """Return where a key that begins here ends: after its last line or its closing frame."""
     runs = pattern("runs").match(text, at)
     end = runs.end() if runs else at
-    size, others = end - at, 0
+    size = end - at
+    others = 0
     for start, stop in _lines_after(text, end):
         if text.find("BEGIN", start, stop) >= 0:
             break
         final = compiled(_END).search(text, start, stop)
         part = _part(text, start, final.start() if final else stop)
         if part:
-            size, end, others, most = size + part[1] - part[0], part[1], 0, _ADDED
+            size = size + part[1] - part[0]
+            end = part[1]
+            others = 0
+            most = _ADDED
         if final:
             return final.end() if size >= 20 else None
         if not part and compiled(r"[A-Za-z0-9]").search(text, start, stop):
@@ -268,7 +276,9 @@ def _start(text: str, at: int, closed: int) -> int | None:
         if first < closed or compiled(_BEGIN).search(text, first, stop):
             break
         if part := _part(text, first, stop):
-            start, size, others = part[0], size + part[1] - part[0], 0
+            start = part[0]
+            size = size + part[1] - part[0]
+            others = 0
         elif compiled(r"[A-Za-z0-9]").search(text, first, stop):
             others += 1
             if others > _ADDED:

@@ -174,7 +174,9 @@ def _passages(part: _HeadingPart, max_chars: int, overlap_chars: int) -> Iterato
             # A piece that needs the whole room repeats less, or nothing.
             again = _tail(before, min(overlap_chars, max_chars - len(text) - 1))
             yield (f"{again}\n{text}" if again else text), line
-            before, held, size = text, [], 0
+            before = text
+            held = []
+            size = 0
         if block is None or not (held or block.strip()):
             continue
         if not held:
@@ -229,7 +231,8 @@ def _smaller(
                 yield at, piece
             at += 1
             continue
-        stop, size = at + 1, len(lines[at])
+        stop = at + 1
+        size = len(lines[at])
         while stop < end and size + 1 + len(lines[stop]) <= room:
             size += 1 + len(lines[stop])
             stop += 1

@@ -62,11 +62,14 @@ def pieces(text: str, *, typed: bool = False) -> list[Piece]:
         before = line
         code = line == _CODE_BLOCK
         noise = not line or code or rule("noise").match(line) is not None
-        heading, item = rule("heading").match(line), rule("item").match(line)
+        heading = rule("heading").match(line)
+        item = rule("item").match(line)
         if gathered and (noise or heading or item):
             if words := _plain(" ".join(gathered), typed=typed):
                 found.append(Piece(kind, words, nested))
-            gathered, kind, nested = [], "prose", False
+            gathered = []
+            kind = "prose"
+            nested = False
         if code:
             found.append(Piece("code", ()))
         if row:

@@ -133,13 +133,15 @@ def _asked(user: str, max_chars: int, *, for_title: bool = False) -> str:
     read = pieces(user[:READ_FIRST], typed=True)
     if title := _plan_title(read):
         return stop(cut_at_end(title, max_chars))
-    best, most = "", float("-inf")
+    best = ""
+    most = float("-inf")
     for place, sentence in enumerate(_sentences_of(read)[:12]):
         worth = _worth_asking(sentence) - 0.15 * place
         if for_title:
             worth += _worth_in_title(sentence, place)
         if worth > most:
-            best, most = sentence, worth
+            best = sentence
+            most = worth
     best = best if for_title else best[:1].upper() + best[1:]
     return stop(cut_at_end(best, max_chars))
 

@@ -208,7 +208,8 @@ def _named_days(parts: dict[str, str], today: date) -> Days:
 
 def _counted_days(kind: str, parts: dict[str, str], today: date) -> Days:
     """Return the days of this or the last week, month or year, or of a number of them back."""
-    unit, number = parts["unit"], parts.get("count", "one")
+    unit = parts["unit"]
+    number = parts.get("count", "one")
     if unit == "weekend" and "count" not in parts:
         # "The past weekend", said on a weekend, is not the one that has just begun.
         back = (today.weekday() - 5) % 7

@@ -364,7 +364,8 @@ def _named_parts(pieces: Iterable[tuple[str, list[str]]]) -> tuple[list[str], li
 
 def _dotted(segment: str) -> tuple[str, list[str]]:
     if version := compiled(_VERSION).fullmatch(segment):
-        whole, minor = version[1], ".".join(version[1].split(".", 2)[:2])
+        whole = version[1]
+        minor = ".".join(version[1].split(".", 2)[:2])
         return whole, [whole[:_LONGEST_TOKEN], minor[:_LONGEST_TOKEN]]
     names, found = _named_parts(map(_identifier, segment.split(".")))
     whole = ".".join(names)
@@ -440,7 +441,9 @@ def shorten(text: str, max_chars: int) -> str:
 
 
 # How much a word counts in each field.
-_IN_TITLE, _IN_TEXT, _IN_PLACES = 2.0, 1.0, 0.5
+_IN_TITLE = 2.0
+_IN_TEXT = 1.0
+_IN_PLACES = 0.5
 FIELD_WEIGHTS = (_IN_TITLE, _IN_TEXT, _IN_PLACES, 0.0)  # facets count nothing
 
 
@@ -472,7 +475,8 @@ class PassageWords:
 
     def times(self, words: Iterable[str]) -> list[float]:
         """Return how often each of these words occurs, weighted by field."""
-        padded, found = self.padded, list[float]()
+        padded = self.padded
+        found = list[float]()
         for word in words:
             many = 0.0
             if (needle := f" {word} ") in padded:

@@ -15,7 +15,8 @@ _PART_END = r"[\"'`,;)\]}>]{0,4}[ \t]{0,8}(?:\+[ \t]{0,8})?(?:\\?\r?\n|\\n|\Z)"
 _JWT_HEAD = rf"ey[JIK](?<![\w-]ey.)[\w-]{{20,}}\.?[\w-]{{0,9}}(?={_BREAK})"
 _JWT = r"ey[\w-]{20,}\.e[yw][\w-]{8,}"
 # A shorter line is not full, so what follows it is not the rest of a token.
-_LEAST_WIDTH, _LEAST_JWT_WIDTH = 60, 40
+_LEAST_WIDTH = 60
+_LEAST_JWT_WIDTH = 40
 _LEAST_AFTER_SHORT = 16
 _MOST_LINES = 200
 

@@ -156,7 +156,8 @@ def located(answer: Answer, root: Path) -> Answer:
 def show_hit(page: Page, hit: Hit, *, explain: bool = False) -> None:
     """Show a hit in a few lines: what it is, when it was, what happened, and why it matched."""
     row = KINDS[hit.kind]
-    title, body = row.title(hit.record), row.text(hit.record)
+    title = row.title(hit.record)
+    body = row.text(hit.record)
     _show_head(page, hit, title or body, whereabouts(hit))
     if title and body:
         name: list[Span] = [("solution ", "green")] if row.label == "lesson" else []
@@ -175,7 +176,8 @@ def show_hit(page: Page, hit: Hit, *, explain: bool = False) -> None:
 
 def whereabouts(hit: Hit) -> list[Span]:
     """Say what kind a hit is, when it was, how it ended, and what it belongs to."""
-    record, label = hit.record, hit.label
+    record = hit.record
+    label = hit.label
     feature = f" | {record.feature}" if getattr(record, "feature", "") else ""
     if hit.kind == "iteration":
         task = "" if record.task_id is None else f" | task {record.task_id}"
@@ -217,7 +219,8 @@ def _replaced(hit: Hit) -> list[Span]:
 
 def one_line_of(hit: Hit) -> str:
     """Return a record on one line."""
-    row, record = KINDS[hit.kind], hit.record
+    row = KINDS[hit.kind]
+    record = hit.record
     place = f"{record.path}:{record.line} " if hit.kind == "document" else ""
     return excerpt(place + (row.title(record) or row.text(record)), _LINE_CHARS)
 

@@ -48,7 +48,8 @@ _PATIENCE_S = 0.5
 # How long work must take before one line says so where there is no terminal.
 _LINE_PATIENCE_S = 5.0
 NO_PLAN = "features and tasks belong to a project with a plan. To start one: ralph init"
-_VALUE, _ITEM = re.compile(r"\S"), re.compile(r"[^\s,]")
+_VALUE = re.compile(r"\S")
+_ITEM = re.compile(r"[^\s,]")
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 
@@ -271,7 +272,8 @@ def memory_folder() -> Project:
     """Return the project here, or else the nearest folder bound to a server, or else this one."""
     from ralph.memory.project import PlainFolder
 
-    home, start = home_folder(), start_folder().resolve()
+    home = home_folder()
+    start = start_folder().resolve()
     bound = server_folders(home)
     above = (one for one in (start, *start.parents) if str(one) in bound)
     return found_project() or PlainFolder(next(above, start), home)
@@ -414,13 +416,16 @@ def _json_values(text: str, name: str, todo: str) -> Iterator[tuple[int, Any]]:
         try:
             return decoder.raw_decode(text, start)
         except json.JSONDecodeError as error:
-            what, place = f"{error.msg} (column {error.colno})", error.lineno
+            what = f"{error.msg} (column {error.colno})"
+            place = error.lineno
         except (ValueError, RecursionError) as error:
             what, place = str(error), text.count("\n", 0, start) + 1
         raise BadRecord(f"is not JSON: {what}", where=f"{name}:{place}", todo=todo)
 
     decoder = json.JSONDecoder(parse_constant=refuse)
-    at, line, counted = 0, 1, 0
+    at = 0
+    line = 1
+    counted = 0
     while begun := _VALUE.search(text, at):
         value, end = value_at(begun.start())
         is_list = isinstance(value, list)
@@ -470,7 +475,9 @@ class Bar:
         text: str = "indexing the journal",
         in_bytes: bool = False,
     ) -> None:
-        self._total, self._text, self._in_bytes = total, text, in_bytes
+        self._total = total
+        self._text = text
+        self._in_bytes = in_bytes
         self._patience_s = patience_s
         self._due = time.monotonic() + patience_s
         self._bar: Progress | None = None

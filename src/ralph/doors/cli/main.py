@@ -154,7 +154,8 @@ class Command(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         """Check the call, run the command, print its result and return its exit code."""
         _, _, name = ctx.command_path.partition(" ")
-        group, given = name.partition(" ")[0], _SERVER in ctx.meta
+        group = name.partition(" ")[0]
+        given = _SERVER in ctx.meta
         if not _REMOTE & {group, name} and (given or group not in _HERE):
             _refuse_server(name, "Leave out --server, or run" if given else "")
         restore_run(os.environ)
@@ -198,7 +199,8 @@ class Group(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command for the first word; for an unknown word, suggest one."""
-        word, names = args[0], self.list_commands(ctx)
+        word = args[0]
+        names = self.list_commands(ctx)
         if word in names or word.startswith("-") or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
         at_top = ctx.parent is None

@@ -10,7 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-BOLD, ITALIC, DIM, CODE, HEADING = "1", "3", "2", "36", "1;36"
+BOLD = "1"
+ITALIC = "3"
+DIM = "2"
+CODE = "36"
+HEADING = "1;36"
 _FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")
 _BLOCK = re.compile(
     r"(?P<indent> {0,12})"
@@ -20,7 +24,8 @@ _BLOCK = re.compile(
 _UNDECIDED = re.compile(r" {0,12}(?:#{0,6}|[-*+>]|\d{0,9}[.)]?|`{0,3}|~{0,3}) *")
 _AS_IT_IS = re.compile(r" *(?:\||([-*_=])\1{2,} *$)")
 # Marks in a line. The text between marks is short, so a mark that is never closed costs little.
-_LONGEST, _LONGEST_HELD = 200, 600
+_LONGEST = 200
+_LONGEST_HELD = 600
 _INLINE = re.compile(
     rf"(?<!`)(?P<tick>`{{1,3}})(?!`)(?P<code>[^`]{{1,{_LONGEST}}})(?P=tick)(?!`)"
     rf"|\*\*(?P<bold>(?=\S)[^\n]{{1,{_LONGEST}}}?(?<=\S))\*\*"
@@ -35,10 +40,14 @@ class MarkdownStream:
     """Prints Markdown as it arrives, wrapped between words; `write` gets styled text."""
 
     def __init__(self, write: Callable[[str], object], width: Callable[[], int]) -> None:
-        self._write, self._width = write, width
+        self._write = write
+        self._width = width
         self._held = ""  # the part of this line that is not printed yet
         self._fence = ""  # the mark that ends the current code block
-        self._in_line, self._column, self._indent, self._style = False, 0, 0, ""
+        self._in_line = False
+        self._column = 0
+        self._indent = 0
+        self._style = ""
 
     def feed(self, text: str) -> None:
         """Print the part of the text that is complete."""
@@ -71,7 +80,10 @@ class MarkdownStream:
 
     def _end_line(self) -> None:
         self._write("\n")
-        self._in_line, self._column, self._indent, self._style = False, 0, 0, ""
+        self._in_line = False
+        self._column = 0
+        self._indent = 0
+        self._style = ""
 
     def _print(self, text: str) -> None:
         """Print a part of a line, or all of it."""
@@ -97,7 +109,8 @@ class MarkdownStream:
         found = _BLOCK.match(line)
         if found is None:
             return line
-        indent, kind = found["indent"], found.lastgroup or ""
+        indent = found["indent"]
+        kind = found.lastgroup or ""
         mark = _MARKS.get(kind, f"{found[kind]} ")
         self._style = _STYLES.get(kind, "")
         self._write(indent + mark)

@@ -30,7 +30,8 @@ Span = str | tuple[str, str]
 # Characters that control a terminal, or make it show something else than the text.
 _CONTROLS = re.compile(f"[{CONTROL}{HIDDEN}]")
 # In a table that is too wide: the width that a text column needs, and a time.
-_TEXT_WIDTH, _TIME_WIDTH = 12, 16
+_TEXT_WIDTH = 12
+_TIME_WIDTH = 16
 _INVISIBLE = frozenset("\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff")
 
 
@@ -402,7 +403,8 @@ class Page:
 
 def _unbroken(columns: Sequence[Sequence[str]], width: int) -> set[int]:
     """Return the columns not to wrap: ids, words and times, shortest first, as long as they fit."""
-    left, whole = width - _TEXT_WIDTH, set()
+    left = width - _TEXT_WIDTH
+    whole = set()
     widths = [max(map(len, column)) for column in columns]
     for place in sorted(range(len(columns)), key=widths.__getitem__):
         words = widths[place] <= _TIME_WIDTH or not any(" " in cell for cell in columns[place])

@@ -103,7 +103,8 @@ def refresh(call: HookCall, ralph: Ralph) -> None:
 def _make_brief(call: HookCall) -> StoredBrief:
     from ralph.doors.hooks.context import open_memory, settings_of, text_now
 
-    settings, state = settings_of(call), _state(call, [])
+    settings = settings_of(call)
+    state = _state(call, [])
     brief = StoredBrief("", [], settings.hook_messages, [])
     if settings.hook_inject:
         with open_memory(call) as ralph:

@@ -197,7 +197,8 @@ def serve(argv: list[str], data: bytes | None = None) -> int:
         return 0
     project, agent, words = _words(argv)
     home = disk.home()
-    event, root = " ".join(words[:1]) or "hook", ""
+    event = " ".join(words[:1]) or "hook"
+    root = ""
     call: HookCall | None = None
 
     def late(limit_s: float) -> None:
@@ -295,7 +296,8 @@ def _answer(call: HookCall) -> str:
 
 def _note_session(call: HookCall) -> None:
     """Note the session's progress before loading anything, because this hook may be killed."""
-    session, transcript = call.session, call.transcript
+    session = call.session
+    transcript = call.transcript
     lines = call.event_input.get("lines") if call.agent in _SPOOLED else None
     if lines:
         from ralph.doors.hooks.sessions import append
@@ -381,7 +383,9 @@ def _say(call: HookCall, text: str) -> None:
 
 def _words(argv: list[str]) -> tuple[str, str, list[str]]:
     """Return the values of --project and --agent, and the other words."""
-    given, words, rest = {"--project": "", "--agent": CLAUDE}, list[str](), iter(argv)
+    given = {"--project": "", "--agent": CLAUDE}
+    words = list[str]()
+    rest = iter(argv)
     for word in rest:
         name, apart, value = word.partition("=")
         if name in given:
@@ -395,7 +399,9 @@ def read_stdin() -> bytes | None:
     """Return everything on stdin, or None if it is more than any event needs."""
     if sys.stdin is None:  # closed: its descriptor may belong to another file by now
         return b""
-    parts, size, fd = list[bytes](), 0, sys.stdin.fileno()
+    parts = list[bytes]()
+    size = 0
+    fd = sys.stdin.fileno()
     while part := os.read(fd, 1 << 16):
         size += len(part)
         # Always read to the end: a client must not fail because nobody reads.
@@ -446,7 +452,8 @@ def _gemini_failure(given: dict[str, Any]) -> dict[str, Any] | None:
 
     response = given.get("tool_response")
     response = response if isinstance(response, dict) else {}
-    output, error = str(response.get("llmContent", "")), response.get("error")
+    output = str(response.get("llmContent", ""))
+    error = response.get("error")
     if code := re.search(r"^Exit Code: (-?[1-9]\d{0,8})$", output, re.M):
         noise = r"</?untrusted_context>\n?|^Output: |^Process Group PGID: \d+$|^Exit Code: .*$"
         plain = re.sub(noise, "", output, flags=re.M).strip()
@@ -494,11 +501,13 @@ def find_root(starts: list[Any], home: str) -> str:
     counts as a project. Without a project, it is the repository or the folder itself, if the user
     wants hooks in every folder.
     """
-    own, bound = os.path.realpath(home), server_folders(home)
+    own = os.path.realpath(home)
+    bound = server_folders(home)
     given = [one for one in starts if isinstance(one, str) and one and "\0" not in one]
     folders = [os.path.realpath(os.path.expanduser(one)) for one in given]
     for start in folders:
-        folder, below = start, ""
+        folder = start
+        below = ""
         while folder != below:
             inside = os.path.join(folder, disk.FOLDER)
             if os.path.isdir(os.path.join(inside, "db")) and os.path.realpath(inside) != own:

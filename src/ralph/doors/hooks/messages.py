@@ -113,7 +113,8 @@ def _state(root: str, home: str) -> str:
     from ralph.config import load
 
     settings = load(home=Path(home), project_file=Path(files[1])).settings
-    saves, recalls = settings.hook_capture, settings.hook_inject
+    saves = settings.hook_capture
+    recalls = settings.hook_inject
     return {2: "on", 0: "off"}.get(saves + recalls, "saves only" if saves else "recalls only")
 
 

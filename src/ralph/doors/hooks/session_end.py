@@ -153,7 +153,10 @@ _LOCK = "lock"
 _OVER = ("stop", "stop-failure")
 # Shares of the remaining time: to wait for another capture, to read this session, to read sessions
 # that were left behind, and to update the index.
-_FOR_LOCK, _FOR_READING, _FOR_OTHERS, _FOR_INDEX = 0.3, 0.6, 0.4, 0.5
+_FOR_LOCK = 0.3
+_FOR_READING = 0.6
+_FOR_OTHERS = 0.4
+_FOR_INDEX = 0.5
 # Make the text for the next session only if this much time is left.
 _ENOUGH_S = 0.4
 
@@ -244,7 +247,8 @@ def capture_part(
 
     What cannot be read in time is left to a later hook.
     """
-    name, transcript = left_behind.name, left_behind.transcript
+    name = left_behind.name
+    transcript = left_behind.transcript
     own = name == call.session
     disk.make_folder(call.own_folder)
     with disk.lock(Path(call.own_folder) / _LOCK, timeout_s=lock_s):
@@ -311,7 +315,8 @@ def _save(
         return False
     # The title may come from an exchange held during a pause.
     title = title if len(new) == len(unknown) and not session.offset else None
-    view, focus = plan_view(call), focus_of(call, ralph)
+    view = plan_view(call)
+    focus = focus_of(call, ralph)
     for one in new:
         work = work_of(one, view, focus) if ralph.project.exists else None
         if work is None:

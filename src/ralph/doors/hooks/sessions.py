@@ -38,7 +38,8 @@ _ABANDONED_AFTER_S = 6 * 3600.0
 _GIVEN_UP_AFTER_S = 30 * 24 * 3600.0
 # After this many failed tries, the next one waits: it may fail or be slow every time. There are
 # fewer tries while a user waits, who would notice each of them.
-_MOST_TRIES, _MOST_TRIES_WAITED_FOR = 12, 3
+_MOST_TRIES = 12
+_MOST_TRIES_WAITED_FOR = 3
 _NEXT_TRY_AFTER_S = 3600.0
 # After this long without a new line, an exchange may count as over even if no hook said so.
 _QUIET_S = 600.0
@@ -73,18 +74,25 @@ class Session:
 
     def take(self, line: dict[str, Any]) -> None:
         """Apply one line of the note; skip it if it does not fit."""
-        kind, value = line.get("note"), line.get("value")
+        kind = line.get("note")
+        value = line.get("value")
         if kind == "transcript" and isinstance(value, str):
             self.transcript, self.agent = value, str(line.get("agent", _CLAUDE))
         elif kind == "begin":  # another process may run the session now
-            self.clients, self.looks = [], 0
+            self.clients = []
+            self.looks = 0
             if value is not True:  # a new context: only what was held stays held once
                 self.recalled_ids = [one for one in self.recalled_ids if one.startswith(HELD)]
         elif kind == "prompt":
-            self.missed_prompt, self.under_way = self.missed_prompt or self.under_way, True
+            self.missed_prompt = self.missed_prompt or self.under_way
+            self.under_way = True
         elif kind == "kept" and isinstance(value, int):
-            self.offset, self.under_way, self.errors, self.tries = value, False, [], 0
-            self.over_at, self.missed_prompt = None, False
+            self.offset = value
+            self.under_way = False
+            self.errors = []
+            self.tries = 0
+            self.over_at = None
+            self.missed_prompt = False
         elif kind == "over" and isinstance(value, int):
             self.over_at, self.over_by = value, str(line.get("event", ""))
             hook = line.get("hook")

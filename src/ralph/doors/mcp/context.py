@@ -137,7 +137,8 @@ class ServerContext:
     def __init__(self, options: ServerOptions, start: Path, *, is_server: bool = False) -> None:
         self.options, self.start, self.home = options, start, home_folder()
         self._is_server = is_server
-        self.closed, self.calls = False, 0
+        self.closed = False
+        self.calls = 0
 
     # -- project, memory and plan
 

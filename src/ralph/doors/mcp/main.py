@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from ralph.current_run import CurrentRun
     from ralph.doors.mcp.context import ServerOptions
 
-FAILED, USAGE = 1, 2
+FAILED = 1
+USAGE = 2
 
 # The variables needed to find files, homes and projects. The agent's environment contains keys for
 # many services; this process drops them, so that its children don't get them either.

@@ -49,7 +49,8 @@ class AnsweredRequests(ObjectReceiveStream[Any]):
     """The client's messages; those that cannot be parsed are answered with an error."""
 
     def __init__(self, reads: Any, writes: Any) -> None:
-        self._reads, self._writes = reads, writes
+        self._reads = reads
+        self._writes = writes
 
     @property
     def last_context(self) -> Any:

@@ -84,7 +84,8 @@ def search_memory(context: ServerContext, query: str = "", **narrow: Any) -> str
     Example:
         {"query": "how do we deploy?", "limit": 5}
     """
-    file, how = narrow.pop("file", None), narrow.pop("how", None)
+    file = narrow.pop("file", None)
+    how = narrow.pop("how", None)
     if file:
         return code_answers.blamed(context, file, SESSION)
     if how:
@@ -243,7 +244,8 @@ def get_memory(context: ServerContext, id: RecordId) -> str:
     Example:
         {"id": "3f2a9c1e"}
     """
-    wanted, everywhere = id.strip().lower(), context.options.everywhere
+    wanted = id.strip().lower()
+    everywhere = context.options.everywhere
     try:
         hit = context.memory.get(wanted, everywhere=everywhere, scope=_get_scope(context))
     except NotFound as error:
@@ -378,7 +380,8 @@ def _conversations(context: ServerContext, tool: str, **options: Any) -> str:
     """Return the answer of the chat's own tool."""
     from ralph.chat import loop
 
-    everywhere, memory = context.options.everywhere, context.memory.conversations
+    everywhere = context.options.everywhere
+    memory = context.memory.conversations
     found: loop.ToolResult = getattr(loop, tool).call(memory, everywhere=everywhere, **options)
     return found.text
 

@@ -174,7 +174,8 @@ def _patch_feature(context: ServerContext, feature: str, patch: dict[str, Any]) 
         todo = 'For example: update_feature {"architecture": "A form posts to src/login.py."}'
         raise BadInput("update_feature was given nothing to change", todo=todo)
     changed = update(context.plan, feature, patch)
-    name, cut = harmless(feature, 80), _cut_notes(changed, patch)
+    name = harmless(feature, 80)
+    cut = _cut_notes(changed, patch)
     return f"Changed the feature {name!r}: {', '.join(patch)}.{cut}"
 
 
@@ -362,7 +363,8 @@ def create_task(context: ServerContext, feature: str, title: str, **fields: Any)
     _check_discipline(context, patch)
     new = create(context.plan, feature, title, patch)
     cut = _cut_notes(new, patch)
-    task_id, name = harmless(str(new.id), 40), harmless(new.feature, 80)
+    task_id = harmless(str(new.id), 40)
+    name = harmless(new.feature, 80)
     return f"Created task {task_id} of {name!r}: {harmless(new.title)}.{cut}"
 
 

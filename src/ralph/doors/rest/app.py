@@ -54,7 +54,8 @@ _LISTS = ("kind", "feature", "path")
 # Other methods are counted as one: anyone can send any method, without a token.
 _METHODS = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"))
 # At most this many waiting questions are announced, and so many tokens are known for it.
-_MOST_AHEAD, _MOST_SEEN = 15, 1000
+_MOST_AHEAD = 15
+_MOST_SEEN = 1000
 HEADERS = {
     b"x-content-type-options": b"nosniff",
     b"cache-control": b"no-store",
@@ -83,7 +84,10 @@ class Refusal(Exception):
         self, status: HTTPStatus, what: str, *, todo: str | None = None, retry_s: float = 0
     ) -> None:
         super().__init__(what)
-        self.status, self.what, self.todo, self.retry_s = status, what, todo, retry_s
+        self.status = status
+        self.what = what
+        self.todo = todo
+        self.retry_s = retry_s
 
 
 class TeamServer:
@@ -158,7 +162,8 @@ class TeamServer:
 
     def _slow_down(self, token: Token) -> None:
         """Count a call of this token; refuse it if there were too many."""
-        now, limits = time.monotonic(), self.limits
+        now = time.monotonic()
+        limits = self.limits
         left, then = self._buckets.get(token.id, (float(limits.burst), now))
         left = min(float(limits.burst), left + (now - then) * limits.per_second)
         if left < 1:
@@ -474,7 +479,8 @@ class AccessLog:
     """Counts and logs every request, and adds the security headers to every response."""
 
     def __init__(self, app: ASGIApp, server: TeamServer) -> None:
-        self._app, self._server = app, server
+        self._app = app
+        self._server = server
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""

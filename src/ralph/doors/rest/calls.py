@@ -387,7 +387,8 @@ def list_learnings(call: ApiCall) -> Any:
 def add_learning(call: ApiCall, given: bodies.LearningBody) -> Any:
     """Add a learning, unless another one says the same."""
     source = call.author(given.source)
-    text, reason = given.text, given.reason
+    text = given.text
+    reason = given.reason
     return plain(learnings.add(call.plan, call.feature(), text, source=source, reason=reason))
 
 
@@ -440,7 +441,8 @@ def save_conversation(call: ApiCall, given: bodies.ConversationBody) -> Json:
 
 def update_conversation(call: ApiCall, given: bodies.ConversationPatch) -> Json:
     """Rename a conversation, and add or remove tags."""
-    talks, identity = call.ralph.conversations, call.path["id"]
+    talks = call.ralph.conversations
+    identity = call.path["id"]
     if given.title is not None:
         talks.rename(identity, given.title)
     if given.add or given.remove:

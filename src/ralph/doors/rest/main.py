@@ -124,7 +124,8 @@ def _serve(options: argparse.Namespace, page_of: PageOf, mcp_of: McpOf | None) -
     with contextlib.ExitStack() as ends:
         listening = ends.enter_context(bound(options.host, options.port))
         port = listening.getsockname()[1]
-        page, address = None, ""
+        page = None
+        address = ""
         if is_loopback(options.host) and ":" not in options.host and not options.certfile:
             # The address is for one browser. It must not end up in a log.
             if not options.log or sys.stdout.isatty():
@@ -202,7 +203,10 @@ class Paths:
     def __init__(
         self, api: ASGIApp, page: ASGIApp | None, sessions: McpSessions, connection: Any
     ) -> None:
-        self._api, self._page, self._sessions, self.connection = api, page, sessions, connection
+        self._api = api
+        self._page = page
+        self._sessions = sessions
+        self.connection = connection
         self.close = sessions.server.close
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -230,7 +234,9 @@ class McpSessions:
     def __init__(self, server: TeamServer, mcp_of: McpOf, *, shared: tuple[str, ...] = ()) -> None:
         from starlette.routing import Route
 
-        self.server, self._mcp_of, self._shared = server, mcp_of, shared
+        self.server = server
+        self._mcp_of = mcp_of
+        self._shared = shared
         self._managers: dict[tuple[str, str | None, bool], Any] = {}
         # The server sends no messages on its own, so there is nothing to GET.
         self.route = Route("/projects/{project}/mcp", self, methods=["POST"])

@@ -122,7 +122,8 @@ class CallQueue:
         """Return the next call; None if there is none, or if another thread has the turn."""
         answers: list[_Answer] = []
         with self._lock:
-            now, is_mine = time.monotonic(), self._turn is turn
+            now = time.monotonic()
+            is_mine = self._turn is turn
             goes_on = is_mine and self._calls
             if not (goes_on and self._round_left) or now - self._round_began > TURN_S:
                 answers = self._end_round()
@@ -141,7 +142,9 @@ class CallQueue:
 
     def _end_round(self) -> list[_Answer]:
         """Return the answers of this round so far."""
-        answers, self._answers, self._round_left = self._answers, [], 0
+        answers = self._answers
+        self._answers = []
+        self._round_left = 0
         return answers
 
 

@@ -133,7 +133,8 @@ class RequestFilter:
     """Lets only this machine's own browsers through, and adds security headers to every answer."""
 
     def __init__(self, app: ASGIApp, site: Site) -> None:
-        self._app, self._site = app, site
+        self._app = app
+        self._site = site
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -153,7 +154,8 @@ class RequestFilter:
         if refused := self._refused(request):
             await PlainTextResponse(refused, 403)(scope, receive, send_safely)
             return
-        session, path = None, str(scope["path"])
+        session = None
+        path = str(scope["path"])
         if path.startswith(f"{self._site.base}/"):
             path = path.removeprefix(self._site.base)
             session = self._session(request)
@@ -183,7 +185,8 @@ class RequestFilter:
         headers: Headers = request.headers
         if headers.getlist("host") not in [[host] for host in self._site.hosts]:
             return "This is not the address of the page."
-        origin, own = headers.get("origin"), {f"http://{host}" for host in self._site.hosts}
+        origin = headers.get("origin")
+        own = {f"http://{host}" for host in self._site.hosts}
         if origin is not None and origin not in own:
             return "Another page may not use this one."
         if request.method not in ("GET", "HEAD"):

@@ -157,7 +157,8 @@ class Site:
         """Close the memory; the next call opens it with the current settings."""
         if self._memory is not None:
             self._memory.close()
-        self._memory, self._status = None, (0.0, None)
+        self._memory = None
+        self._status = (0.0, None)
 
     def look(self) -> RagStatus:
         """Return whether memory works; check again if the last check is too old."""
@@ -189,7 +190,10 @@ class PageCall:
     def __init__(
         self, site: Site, session: BrowserSession, request: Request, form: Mapping[str, str]
     ) -> None:
-        self.site, self.session, self.request, self.form = site, session, request, form
+        self.site = site
+        self.session = session
+        self.request = request
+        self.form = form
         self.params: dict[str, str] = request.path_params
         self.query = request.query_params
 
@@ -223,7 +227,8 @@ class PageCall:
 
     def page(self, template: str, *, code: int = 200, **values: Any) -> HTMLResponse:
         """Render a full page, with the results of the last actions."""
-        flashes, self.session.flashes = self.session.flashes, []
+        flashes = self.session.flashes
+        self.session.flashes = []
         return HTMLResponse(self.site.render(template, call=self, flashes=flashes, **values), code)
 
     def part(self, template: str, **values: Any) -> HTMLResponse:

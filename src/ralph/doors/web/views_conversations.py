@@ -27,7 +27,8 @@ _RATINGS: dict[str, Literal[-1, 0, 1]] = {"up": 1, "down": -1, "none": 0}
 
 def list_conversations(call: PageCall) -> Response:
     """List the conversations, newest first; filter by tag, title or summary."""
-    wanted, text = call.query.get("tag", ""), call.query.get("text", "").strip()
+    wanted = call.query.get("tag", "")
+    text = call.query.get("text", "").strip()
     listed = call.memory.conversations.list()
     counts = Counter(tag for state in listed for tag in state.tags)
     rows, paging = paged([one for one in listed if _fits(one, wanted, text)], call.number)
@@ -70,9 +71,11 @@ def read(call: PageCall) -> Response:
 
 def change(call: PageCall) -> Response:
     """Tag or rename a conversation, or rate one of its exchanges."""
-    memory, form = call.memory.conversations, call.form
+    memory = call.memory.conversations
+    form = call.form
     talk = memory.conversation(call.params["id"])
-    path, action = f"/conversations/{talk.id}", call.params["action"]
+    path = f"/conversations/{talk.id}"
+    action = call.params["action"]
     if action == "tag":
         words = form.get("add", "").replace(",", " ").split()
         removed = [word for word in [form.get("remove", "")] if word]
@@ -120,7 +123,8 @@ def list_documents(call: PageCall) -> Response:
 
 def change_documents(call: PageCall) -> Response:
     """Add files or folders, remove a document, or check all of them for changes."""
-    memory, root = call.memory.conversations, call.site.project.root
+    memory = call.memory.conversations
+    root = call.site.project.root
     given = call.form.get("path", "").strip()
     paths = [root / Path(given).expanduser()] if given else []
     if call.params["action"] == "remove" and paths:

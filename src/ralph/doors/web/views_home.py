@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from ralph.loop.agent import PendingIteration
 
 _DAYS = 30
-_TODAY_ROWS, _WEEK_ROWS = 12, 10
+_TODAY_ROWS = 12
+_WEEK_ROWS = 10
 _ENDS = 12
 _OPEN_DAYS = 7
 _SHORTEST_QUESTION = 3
@@ -126,7 +127,8 @@ def _row(event: Event) -> Row:
 
 def hit_row(hit: Hit) -> Row:
     """Return a record of any kind as a row."""
-    row, record = KINDS[hit.kind], hit.record
+    row = KINDS[hit.kind]
+    record = hit.record
     title = row.title(record) or row.text(record)
     ended = getattr(record, "outcome", "")
     return Row(hit.id, row.label, hit.at, title, ended, getattr(record, "feature", "") or "")
@@ -276,7 +278,8 @@ def search(call: PageCall) -> Response:
             answer = call.memory.search(
                 question, kinds=kinds, limit=20, min_score=floor, budget_s=_CATCH_UP_S
             )
-            hits, notes = [_result(hit) for hit in answer], list(answer.notes)
+            hits = [_result(hit) for hit in answer]
+            notes = list(answer.notes)
     values: dict[str, Any] = {
         "question": question,
         "kinds": kinds,
@@ -293,5 +296,6 @@ def search(call: PageCall) -> Response:
 
 def _result(hit: Hit) -> tuple[Row, str, Hit]:
     """Return a hit as a row, with the text below its title."""
-    row, text = hit_row(hit), KINDS[hit.kind].text(hit.record)
+    row = hit_row(hit)
+    text = KINDS[hit.kind].text(hit.record)
     return row, "" if text == row.title else text, hit

@@ -35,7 +35,8 @@ _ANSWERED = {
 
 def notes(call: PageCall) -> Response:
     """List the project's notes and the private ones, newest first."""
-    text, feature = call.query.get("text", "").casefold(), call.query.get("feature", "")
+    text = call.query.get("text", "").casefold()
+    feature = call.query.get("feature", "")
     found = [
         one
         for one in _notes(call)
@@ -140,7 +141,8 @@ def rules(call: PageCall) -> Response:
 
 def answer_rule(call: PageCall) -> Response:
     """Hold or ask about what a rule forbids, dismiss it, or let it wait again."""
-    name, action = call.params["id"], call.params["action"]
+    name = call.params["id"]
+    action = call.params["action"]
     if action == "wait":
         inbox.take_back(call.memory, name)
         return call.done("The rule waits again.", "/inbox")

@@ -122,7 +122,8 @@ def _tasks(view: PlanView, name: str) -> list[Task]:
 
 
 def _learnings(found: Feature, newest: int) -> list[LearningLine]:
-    rivals, lines = learnings.rivals(found.learnings), []
+    rivals = learnings.rivals(found.learnings)
+    lines = []
     for one in found.learnings:
         ago = learnings.age(one, newest)
         age = (
@@ -165,7 +166,8 @@ def save_feature(call: PageCall) -> Response:
     found = call.plan.feature(name)
     patch: dict[str, str | None] = {}
     for field, (label, most) in _FIELDS.items():
-        text, now = call.form.get(field, "").strip(), getattr(found, field)
+        text = call.form.get(field, "").strip()
+        now = getattr(found, field)
         if text == (now or "").strip():
             continue
         if call.form.get(f"was_{field}") != _mark(now):
@@ -191,7 +193,8 @@ def _mark(text: str | None) -> str:
 
 def change_learning(call: PageCall) -> Response:
     """Review or remove a learning, or add one."""
-    name, action = call.params["name"], call.params["action"]
+    name = call.params["name"]
+    action = call.params["action"]
     path = f"/features/{quote(name, safe='')}#learnings"
     plan, ref = call.plan, call.form.get("learning", "")
     if action == "add":
@@ -224,9 +227,11 @@ def decide_gate(call: PageCall) -> Response:
     from ralph.memory import gates
     from ralph.memory.lessons import technology_of
 
-    name, memory = call.params["name"], call.memory
+    name = call.params["name"]
+    memory = call.memory
     task = call.plan.task(call.form.get("task", ""))
-    gate, text = call.form.get("gate", "").strip(), call.form.get("text", "").strip()
+    gate = call.form.get("gate", "").strip()
+    text = call.form.get("text", "").strip()
     technology = technology_of(memory.project.root, memory.config.settings)
     about = {"technology": technology, "subject": task.title}
     path = f"/features/{quote(name, safe='')}#tasks"

@@ -96,7 +96,8 @@ def _particulars(
     call: PageCall, hit: Hit, texts: list[tuple[str, str]], facts: list[tuple[str, str]]
 ) -> dict[str, Any]:
     """Return what only some kinds have; may add to `texts` and `facts`."""
-    memory, content = call.memory, hit.record
+    memory = call.memory
+    content = hit.record
     if isinstance(content, Iteration):
         for place in memory.feature(content.feature).places(hit.id)[-1:]:
             facts.append(("journal", f"{place.file}:{place.line}"))
@@ -171,7 +172,8 @@ def confirm_forget(call: PageCall) -> Response:
 
 def _going(record: Record) -> Row:
     """Return a record for the list; for a small one, such as a tag, only its kind."""
-    row, text = KINDS.get(record.kind), ""
+    row = KINDS.get(record.kind)
+    text = ""
     if row is None:
         return Row(record.id, record.kind, record.at, text)
     read = knowledge_from if row.stream == "knowledge" else content_of

@@ -62,7 +62,8 @@ def _crew(call: PageCall) -> Workers:
 def settings(call: PageCall) -> Response:
     """Show every setting with its help, its value and where the value comes from."""
     text = call.query.get("text", "").casefold()
-    loaded, defaults = _load(call.site), Settings()
+    loaded = _load(call.site)
+    defaults = Settings()
     lines = [
         (one, _shown(one.value), _shown(getattr(defaults, one.key)), RULES[one.key])
         for one in map(clean, loaded.origins)  # an agent's command may contain a key
@@ -89,8 +90,10 @@ def _shown(value: Any) -> str:
 
 def change_setting(call: PageCall) -> Response:
     """Save one setting to the user's file or the project's, or remove it there."""
-    key, form = call.form.get("key", ""), call.form
-    home, project = home_folder(), call.site.project
+    key = call.form.get("key", "")
+    form = call.form
+    home = home_folder()
+    project = call.site.project
     own = form.get("where") == "user" or isinstance(project, PlainFolder)
     file = home / USER_FILE if own else project.settings_file
     if form.get("action") == "unset":
@@ -141,7 +144,8 @@ class HealthCheck:
                 timeout=_DOCTOR_S,
                 check=False,
             )
-            self.checks, self.error = json.loads(done.stdout)["checks"], ""
+            self.checks = json.loads(done.stdout)["checks"]
+            self.error = ""
         except (OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
             self.error = f"`ralph doctor` did not answer ({type(error).__name__})"
         self.at = time.time()

@@ -67,7 +67,8 @@ class Ollama(Dialect):
 
 def open_embedder(settings: Any, cache: Path | None) -> ServedEmbedder:
     """Return the embedder at the URL in the settings."""
-    url, model = settings.ollama_url, settings.ollama_model
+    url = settings.ollama_url
+    model = settings.ollama_model
     return open_served(Ollama(ollama_wire(url), model), settings, cache, "ollama", url, model)
 
 

@@ -32,7 +32,8 @@ class OpenAI(Dialect):
         self._dimensions = dimensions
         self._is_openai = with_version(url) == _URL
         name = "OpenAI" if self._is_openai else "the embedding server"
-        todo, url = "Check openai_base_url and the network.", with_version(url)
+        todo = "Check openai_base_url and the network."
+        url = with_version(url)
         wire = Wire(url, name=name, todo=todo, error=EmbedderOff, slow=SLOW, key=key)
         # The same name may mean another model on another server.
         server = hashlib.sha256(wire.safe_url.encode(errors="replace")).hexdigest()[:8]

@@ -267,7 +267,8 @@ class ServedEmbedder(msgspec.Struct, eq=False):
             return self.asked[2]
         deadline = Deadline(self.query_timeout_s)
         with self._resting():
-            dims, parts = self._looked(deadline).dims, ends(self.pieces(text))
+            dims = self._looked(deadline).dims
+            parts = ends(self.pieces(text))
             vector = mean_direction(self._rows(dims, parts, self.dialect.recipe.query, deadline))
         self.asked = text, self.clock(), vector
         return vector
@@ -332,7 +333,8 @@ class ServedEmbedder(msgspec.Struct, eq=False):
 
     def _greeted(self, whole: Deadline | None) -> ServedModel:
         """Return the server's model, and check that it works before it gets long requests."""
-        before, fresh = self._remembered(), self.clock() - self.looked_at < _LOOK_AGAIN_S
+        before = self._remembered()
+        fresh = self.clock() - self.looked_at < _LOOK_AGAIN_S
         if before is not None and fresh:
             return before
         short = self._deadline(whole)

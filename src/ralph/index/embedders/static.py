@@ -89,8 +89,10 @@ class StaticEmbedder(msgspec.Struct, eq=False, kw_only=True):
 
     def _open(self) -> _WordTable:
         if self.opened is None:
-            what, file = "the static table", Path(TABLE_NAME)
-            hashes, stamps = [TABLE_SHA256], self.stamp_folder
+            what = "the static table"
+            file = Path(TABLE_NAME)
+            hashes = [TABLE_SHA256]
+            stamps = self.stamp_folder
             self.opened = _read(model_file(what, self.folder, file, hashes, stamps, _REINSTALL))
         return self.opened
 
@@ -156,13 +158,15 @@ class _WordTable(NamedTuple):
         return found
 
     def _split(self, written: str) -> tuple[int, ...]:
-        word, row = written.lower()[:_WORD_LETTERS], self.vocabulary.row
+        word = written.lower()[:_WORD_LETTERS]
+        row = self.vocabulary.row
         if not word.isascii() and row(word) is None:
             count = len(self.vocabulary)
             pairs = [word[at : at + 2] for at in range(max(1, len(word) - 1))]
             return tuple(count + zlib.crc32(pair.encode()) % self.hashed for pair in pairs)
         found: list[int] = []
-        at, mark = 0, ""
+        at = 0
+        mark = ""
         while at < len(word):
             end = len(word)
             while (known := row(mark + word[at:end])) is None and end > at + 1:
@@ -214,7 +218,8 @@ def _read(file: Path) -> _WordTable:
     count = head["rows"]
     # Plain arrays are indexed faster than memmap objects.
     whole = np.asarray(np.memmap(file, np.uint8, "r", offset=start))
-    gate_at, rows_at = 4 * count, 4 * count + 2 * _DIMS**2
+    gate_at = 4 * count
+    rows_at = 4 * count + 2 * _DIMS**2
     gate = whole[gate_at:rows_at].view(np.float16).astype(np.float32).reshape(_DIMS, _DIMS)
     rows = whole[rows_at:].view(np.int8).reshape(count, _DIMS)
     scale = whole[:gate_at].view(np.float32)

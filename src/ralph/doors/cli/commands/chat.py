@@ -113,7 +113,8 @@ def _run(talk: Chat, screen: PlainScreen, workers: Workers | None) -> int:
         if talk.paused:
             screen.note("memory is paused: nothing is saved or recalled (ralph resume)")
         while not talk.over:
-            status, line = "", None
+            status = ""
+            line = None
             with contextlib.suppress(KeyboardInterrupt):
                 line = screen.read("> ")
             if line is None:

@@ -62,8 +62,10 @@ def list_conversations(limit: int, tags: tuple[str, ...], everywhere: bool) -> R
         elsewhere = "" if found or everywhere else context.elsewhere(ralph)
         if elsewhere:
             empty = f"{empty or 'No conversations in this folder.'} {elsewhere}"
-    listed, more = found[:limit], len(found) - limit
-    fields, counts = recall.CONVERSATION_FIELDS, ("exchanges", "last", "tags", "summary")
+    listed = found[:limit]
+    more = len(found) - limit
+    fields = recall.CONVERSATION_FIELDS
+    counts = ("exchanges", "last", "tags", "summary")
     value = [picked(each.conversation, *fields) | picked(each, *counts) for each in listed]
     notes = [f"and {more} more; to list them: --limit {len(found)}"] if more > 0 else []
     return Result(value, recall.conversation_table(listed, empty=empty), notes=notes)
@@ -195,7 +197,8 @@ def add_document(paths: tuple[Path, ...], remove: bool, listing: bool) -> Result
     if (remove and listing) or (listing and paths) or (remove and not paths):
         raise click.UsageError("Give PATHs, --remove with PATHs, or --list alone.")
     with context.opened() as ralph:  # paths are relative to the project
-        memory, root = ralph.conversations, ralph.project.root
+        memory = ralph.conversations
+        root = ralph.project.root
         if listing:
             found = documents.list_documents(memory)
             rows = [[d.path, str(d.sections), plain_date(d.added), d.title] for d in found]
@@ -237,7 +240,8 @@ def prune(dry_run: bool) -> Result:
     """
     with context.opened() as ralph:
         found = prune_conversations(ralph.conversations, dry_run=dry_run)
-    exchanges, empty = plural(found.exchanges, "exchange"), plural(found.conversations, _EMPTY)
+    exchanges = plural(found.exchanges, "exchange")
+    empty = plural(found.conversations, _EMPTY)
     return pruned_result(found, exchanges, empty, dry_run=dry_run)
 
 

@@ -72,7 +72,8 @@ SELECT current_setting('server_version'), current_setting('server_version_num'):
         AND has_table_privilege('ralph_streams', 'UPDATE')
 """
 # The start of two kinds of lines, as `doors/hooks/sessions.py` writes them.
-_OVER, _KEPT = b'{"note":"over"', b'{"note":"kept"'
+_OVER = b'{"note":"over"'
+_KEPT = b'{"note":"kept"'
 
 
 class Finding(NamedTuple):
@@ -104,7 +105,8 @@ def doctor() -> Result:
 
     The exit code is 1 if there is a problem; warnings alone are fine.
     """
-    home, project = home_folder(), found_project()
+    home = home_folder()
+    project = found_project()
     settings = Settings()  # if they cannot be read, the check `settings` reports it
     with contextlib.suppress(BadSetting):
         settings = load(home=home, project_file=project.settings_file if project else None).settings
@@ -327,7 +329,8 @@ def _outbox(scope: DoctorScope) -> Finding | None:
     own = there and there.outbox.file
     found = [(file, calls) for file, calls in outbox_files(scope.home).items() if file != own]
     for file, calls in found:
-        count, one = plural(len(calls), "record"), calls[0]
+        count = plural(len(calls), "record")
+        one = calls[0]
         here = there is not None and there.where == one.address
         detail = f"{count} for {one.address}, {'saved with another token' if here else 'not sent'}"
         if one.why:

@@ -196,7 +196,8 @@ def _feature_history(feature: Feature) -> dict[str, Any]:
 
 def _verify(plan: Plan, name: str, patch: dict[str, Any]) -> dict[str, Any]:
     """Apply `--verified`, as the number of the last iteration, and added or removed files."""
-    added, removed = patch.pop("more_files", []), patch.pop("fewer_files", [])
+    added = patch.pop("more_files", [])
+    removed = patch.pop("fewer_files", [])
     if added or removed:
         files = [file.path for file in plan.feature(name).context_files]
         patch["context_files"] = [*(path for path in files if path not in removed), *added]
@@ -301,7 +302,8 @@ def _clean_task(patch: dict[str, Any]) -> None:
 
 
 def _take_comment(_: Plan, __: str, patch: dict[str, Any]) -> dict[str, Any]:
-    comment, author = patch.pop("comment", None), patch.pop("author", None)
+    comment = patch.pop("comment", None)
+    author = patch.pop("author", None)
     if comment is None:
         return {}
     # An agent must not pass for a person.
@@ -503,7 +505,8 @@ def list_learnings(feature: str | None) -> Result:
 
 def _learnings(entry: Feature) -> Result:
     """Show the learnings of one feature."""
-    feature, found = entry.name, entry.learnings
+    feature = entry.name
+    found = entry.learnings
     rivals = {i: [one.id for one in some] for i, some in learnings.rivals(found).items()}
     last = context.last_iteration(feature) if any(each.source == "auto" for each in found) else 0
     stale = {each.id: learnings.is_stale(each, last + 1) for each in found}

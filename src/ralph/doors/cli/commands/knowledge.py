@@ -198,7 +198,8 @@ def staged(all_projects: bool) -> Result:
       ralph knowledge staged --all-projects
     """
     with context.opened() as ralph:
-        found, own = ralph.knowledge.staged("*"), ralph.project.id
+        found = ralph.knowledge.staged("*")
+        own = ralph.project.id
     if not all_projects:
         # Imported entries wait for the user who imported them, whichever project they name.
         found = [each for each in found if each.record.project == own or each.imported]
@@ -235,7 +236,8 @@ def query(
         raise click.UsageError("Describe the task or failure in TEXT.")
     words = " ".join(text)
     with context.opened() as ralph:
-        settings, floor = ralph.config.settings, only["min_score"]
+        settings = ralph.config.settings
+        floor = only["min_score"]
         only["max_results"] = limit
         if failure:
             found = ralph.knowledge.query_for_failure(words, error_message or "", **only)
@@ -386,7 +388,8 @@ def reject(task: str, gate_type: str, feedback: str, **only: str | None) -> Resu
     planned, name, notes = _planned(task)
     with context.opened(anywhere=False) as ralph:
         waiting = gates.reject(ralph, name, gate_type, feedback, **_about(ralph, planned, only))
-        rejected, fresh = waiting.gate, waiting.fresh
+        rejected = waiting.gate
+        fresh = waiting.fresh
         if planned is not None:
             planned = gates.send_back(context.the_plan(), planned, rejected, fresh=fresh)
 

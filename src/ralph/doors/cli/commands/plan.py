@@ -155,7 +155,8 @@ def _planned(ralph: Ralph, file: str, options: dict[str, Any]) -> Planned:
     if "\0" in text:
         raise BadInput("is not text", where=name, todo="Give requirements as plain text.")
     with stop_on_signals() as stop, contextlib.ExitStack() as stack:
-        root, progress = str(ralph.project.root), ralph.store.progress
+        root = str(ralph.project.root)
+        progress = ralph.store.progress
         screen = shown(stop.is_set, progress, root=root, moving="the agent plans")
         listener = (lambda event: None) if wants_json() else stack.enter_context(screen)
         return drafting.braindump(ralph, text, source=name, listener=listener, stop=stop, **options)

@@ -162,7 +162,8 @@ def config(key: str | None, value: str | None, user: bool, unset: bool) -> Resul
         return _settings(key)
     # A project's file never has a personal setting, so there is no need for a project.
     personal = key in RULES and RULES[key].level == "personal"
-    file, stored = _settings_file(user=user or (unset and personal)), None
+    file = _settings_file(user=user or (unset and personal))
+    stored = None
     if unset:
         text = f"{key} is no longer in {file}" if clear(file, key) else f"{key} was not in {file}"
         if not user and not personal and has_setting(home_folder() / USER_FILE, key):
@@ -237,7 +238,8 @@ def trust(listing: bool, revoke: bool, yes: bool) -> Result:
 
 
 def _trust(*, yes: bool) -> Result:
-    project, home = context.the_project(anyones=True), home_folder()
+    project = context.the_project(anyones=True)
+    home = home_folder()
     asked = projects.wishes_of(project, home=home)
     trusting.trusted_folders(home)  # raises if the list cannot be read, before we ask the user
     waiting = projects.untrusted(project, home=home)
@@ -248,7 +250,8 @@ def _trust(*, yes: bool) -> Result:
     if not wants_json():
         Page().show(lines)
     if waiting and not yes:
-        wishes, texts = plural(len(waiting), "request"), "; ".join(wish.text for wish in waiting)
+        wishes = plural(len(waiting), "request")
+        texts = "; ".join(wish.text for wish in waiting)
         problem = (
             f"{wishes} of this project need your approval, and this is not a terminal: {texts}"
         )
@@ -375,7 +378,8 @@ def pause(conversation: str | None, here: bool, everywhere: bool) -> Result:
     """
     home, scope = _scope(conversation, here, everywhere)
     paused = pausing.pause(home, **scope)
-    text, identity = str(paused), paused.conversation
+    text = str(paused)
+    identity = paused.conversation
     words = " --everywhere" if everywhere else " --here" if here else ""
     words += f" --conversation {identity[:SHORT_ID]}" if identity else ""
     todo = f"To resume: ralph resume{words}"
@@ -394,7 +398,8 @@ def resume(conversation: str | None, here: bool, everywhere: bool) -> Result:
     home, scope = _scope(conversation, here, everywhere)
     ended = pausing.resume(home, **scope)
     project = None if everywhere or conversation else context.found_project()
-    identity, folder = scope.get("conversation", ""), scope.get("folder", "")
+    identity = scope.get("conversation", "")
+    folder = scope.get("folder", "")
     still = pausing.in_force(home, project or "", identity, folder)
     what = "This project" if "project" in scope else "That"
     text = "Recording again." if ended else f"{what} is not paused."

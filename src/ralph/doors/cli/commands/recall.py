@@ -107,7 +107,8 @@ def search(query: tuple[str, ...], feature: str | None, explain: bool, **given: 
             given["min_score"] = ralph.config.settings.min_score
         asked = partial(ralph.search, text, scope=scope_of_caller(), **_of(feature))
         answer = cards.located(asked(**given), ralph.project.root)
-        notes, left_out = list(answer.notes), answer
+        notes = list(answer.notes)
+        left_out = answer
         if explain and not answer:
             left_out = asked(**given | {"min_score": 0.0, "limit": _LEFT_OUT})
         if given["kinds"] == ("lesson",) and not ralph.config.settings.knowledge_receive:
@@ -159,7 +160,8 @@ def _check_days(given: dict[str, Any]) -> None:
 
 def check_sources(given: dict[str, Any]) -> None:
     """Raise if `--feature`, `--conversations` and `--knowledge` are combined."""
-    feature, conversations = given["feature"] is not None, given["conversations"]
+    feature = given["feature"] is not None
+    conversations = given["conversations"]
     if conversations and feature:
         raise click.UsageError("Conversations belong to no feature: use one of the two options.")
     if given["knowledge"] and (conversations or feature):
@@ -440,7 +442,8 @@ def open_(record_id: str, everywhere: bool) -> Result:
 
 def opened(ralph: Ralph, hit: Hit) -> Result:
     """Show a record of any kind with all its details."""
-    kind, label = hit.kind, hit.label
+    kind = hit.kind
+    label = hit.label
     if kind == "iteration":
         return _iteration(ralph, hit)
     if kind in ("exchange", "conversation"):
@@ -481,9 +484,11 @@ def conversation_result(ralph: Ralph, hit: Hit) -> Result:
     """Show a conversation with its exchanges, or one exchange with its steps."""
     from ralph.memory.conversations import details
 
-    memory, alone = ralph.conversations, hit.kind == "exchange"
+    memory = ralph.conversations
+    alone = hit.kind == "exchange"
     found = details(memory, **{hit.kind: hit.id}, everywhere=True)
-    talk, texts = found.conversation, found.summaries
+    talk = found.conversation
+    texts = found.summaries
 
     def show(page: Page) -> None:
         page.line((talk.title or f"Conversation of {cards.minute(talk.created)}", "bold"))
@@ -575,7 +580,8 @@ def status(everywhere: bool) -> Result:
     from ralph.memory.status import status as look
 
     with context.opened() as ralph:
-        found, plain_folder = look(ralph), not (ralph.remote or ralph.project.exists)
+        found = look(ralph)
+        plain_folder = not (ralph.remote or ralph.project.exists)
         where = f"{'server' if ralph.remote else 'project'} {ralph.where}"
         if plain_folder:
             where = f"{ralph.where} is not in a project; sessions are saved in {ralph.project.home}"

@@ -164,9 +164,12 @@ class RunScreen:
     """Prints the events of a run; on a terminal, with a moving line below them."""
 
     def __init__(self, stopping: Callable[[], bool], root: str, bar: context.Bar) -> None:
-        self._page, self._bar = Page(), bar
-        self._stopping, self._root = stopping, root
-        self._text, self._start = "", 0.0
+        self._page = Page()
+        self._bar = bar
+        self._stopping = stopping
+        self._root = root
+        self._text = ""
+        self._start = 0.0
         self._live: Live | None = None
 
     def listen(self, event: LoopEvent) -> None:
@@ -402,7 +405,8 @@ def _unpacked(project: Path) -> Path:
 def _scratch(*, keep: bool) -> Iterator[Path]:
     """Yield a temporary directory with its own Ralph home; no other settings or projects apply."""
     folder = Path(tempfile.mkdtemp(prefix="ralph-demo-")).resolve()
-    before, here = dict(os.environ), folder.parent
+    before = dict(os.environ)
+    here = folder.parent
     with contextlib.suppress(FileNotFoundError):  # the current directory may be deleted
         here = Path.cwd()
     for name in before:

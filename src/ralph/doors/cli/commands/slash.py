@@ -44,7 +44,8 @@ def _workers(name: str, chat: Chat, rest: str) -> Sequence[str]:
 
 
 def _search(chat: Chat, rest: str) -> Sequence[str]:
-    memory, floor = chat.memory.conversations, chat.settings.min_score
+    memory = chat.memory.conversations
+    floor = chat.settings.min_score
     options: dict[str, Any] = {"exclude": chat.session.id, "everywhere": chat.everywhere}
     options["budget_s"] = chat.settings.remember_budget_s
     answer = memory.search(rest, limit=5, min_score=floor, **options)
@@ -79,7 +80,8 @@ def _title(chat: Chat, rest: str) -> Sequence[str]:
 def _tag(chat: Chat, rest: str) -> Sequence[str]:
     if not (words := rest.split()):
         raise BadInput("a tag needs a word", todo="For example: /tag auth (and /tag -auth).")
-    memory, conversation = chat.memory.conversations, _saved(chat, chat.session.id)
+    memory = chat.memory.conversations
+    conversation = _saved(chat, chat.session.id)
     add = [word for word in words if not word.startswith("-")]
     memory.tag(conversation, add=add, remove=[word[1:] for word in words if word.startswith("-")])
     return [f"Tags: {', '.join(details(memory, conversation=conversation).tags) or 'none'}"]

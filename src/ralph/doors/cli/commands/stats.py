@@ -94,7 +94,8 @@ def _show_table(page: Page, group: str, rows: Sequence[Usage], *, all_rows: bool
 
 
 def _show_recall(page: Page, found: RecallStats) -> None:
-    memories, times = plural(found.memories, "memory", "memories"), plural(found.recalls, "time")
+    memories = plural(found.memories, "memory", "memories")
+    times = plural(found.recalls, "time")
     page.line(f"Hooks gave {memories} to the model, {times}.")
     page.line(("next command passed        with memory     without", "dim"))
     for title, case in (("first after a prompt", "first"), ("after a failed command", "retry")):

@@ -201,7 +201,8 @@ def deliver() -> Result:
     if there is not None:
         with context.warnings_noted(), there:
             there.outbox.take_over()
-            count, folder = len(there.outbox.calls()), there.outbox.file.parent
+            count = len(there.outbox.calls())
+            folder = there.outbox.file.parent
             there.deliver()
         files = outbox_files(there.project.home).items()
         kept = sum(len(calls) for file, calls in files if file.parent == folder)
@@ -331,7 +332,8 @@ def rebuild(feature: str | None) -> Result:
     beside: dict[str, dict[str, Any]] = {}
     with context.opened(patience_s=0.0) as ralph:
         for stream in ralph.streams(feature):
-            label, start = stream.label, time.monotonic()
+            label = stream.label
+            start = time.monotonic()
             synced = stream.sync(afresh=True)
             records = len(stream.records())
             is_feature = isinstance(stream, FeatureMemory)
@@ -397,7 +399,8 @@ def _prune_knowledge(ralph: Ralph) -> list[str]:
     if not (memory.store.home / "cache" / "knowledge").is_dir():
         return []
     gone: list[str] = []
-    target, index = memory.target().name, memory.store.index
+    target = memory.target().name
+    index = memory.store.index
     if not memory.store.names() and any(each.name == target for each in index.collections()):
         index.drop(target)
         gone = [target]

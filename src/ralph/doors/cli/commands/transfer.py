@@ -77,7 +77,8 @@ def _written(file: str, lines: Sequence[bytes], result: Result) -> Result | None
     if file == "-":
         render.write_out(lines)
         return None
-    path, data = _in_folder(Path(file)), b"".join(lines)
+    path = _in_folder(Path(file))
+    data = b"".join(lines)
     if path.exists() and not path.is_file():  # a pipe or a device cannot be replaced
         path.write_bytes(data)
     else:
@@ -257,7 +258,8 @@ def import_conversations(source: str, folder: str | None, **flags: bool) -> Resu
         return _read_sessions(source, folder, **flags)
     if folder is not None or any(flags.values()):
         raise click.UsageError(f"PATH, --all and --follow go with {' or '.join(BY_SOURCE)} only.")
-    data, name = context.read_input(source), context.shown_name(source)
+    data = context.read_input(source)
+    name = context.shown_name(source)
     with context.opened() as ralph:
         memory = ralph.conversations
         found = conversation_json.import_conversations(
@@ -269,7 +271,8 @@ def import_conversations(source: str, folder: str | None, **flags: bool) -> Resu
 
 def _read_sessions(client: str, folder: str | None, everything: bool, follow: bool) -> Result | int:
     with context.opened() as ralph:
-        memory, project = ralph.conversations, context.found_project()
+        memory = ralph.conversations
+        project = context.found_project()
         bar = context.Bar(lambda: importer.total_bytes, text="reading sessions", in_bytes=True)
         place = Path(folder).expanduser() if folder else None
         within = None if everything else project

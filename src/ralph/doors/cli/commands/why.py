@@ -40,7 +40,8 @@ def why(session: str | None) -> Result:
       ralph why
       ralph why 3f9a2c --json
     """
-    project, start = context.found_project(), str(context.start_folder())
+    project = context.found_project()
+    start = str(context.start_folder())
     root = str(project.root) if project else disk.find_repository(start) or start
     events = read_activity(hooks_folder(root, disk.home()), whole=True)
     named = [one for one in events if one.session]
