@@ -37,7 +37,7 @@ _PROCESS = re.compile(
     r"|deploy\w*|ask me|browser|screenshots?|plan|tasks?|re-?run)\b"
 )
 _LOOKS_LIKE_FILE = re.compile(r"\.[^/]+$|(?:^|/)[A-Z][a-z]+file$")
-_FILE_NAME = re.compile(r"(?:[\w.@+-]+/)*[\w@+-][\w.@+-]*\.[A-Za-z]\w{0,7}")
+_FILE_NAME = re.compile(r"(?:[\w.@+-]+/)*(?:[\w@+-][\w.@+-]*\.[A-Za-z]\w{0,7}|\b[A-Z][a-z]+file\b)")
 
 
 class FileLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,9 +141,17 @@ def _lines(exchange: Exchange, text: str, words: str, changed: Sequence[str]) ->
 
 
 def _of_note(note: Note, known: Iterable[str]) -> Iterable[FileLine]:
-    for path in _named(note.text, known):
-        text = f'Noted on {plain_date(note.at)}: "{_plain(note.text)}"'
+    text = f'Noted on {plain_date(note.at)}: "{_plain(note.text)}"'
+    for path in _named(note.text, known) or _patterns(note.text):
         yield FileLine(path=path, text=text, id=note.id, at=note.at or "", weight=_NOTED)
+
+
+def _patterns(text: str) -> Iterable[str]:
+    """Yield patterns for the files that a text names, if no session has opened them yet."""
+    for name in dict.fromkeys(_FILE_NAME.findall(text)):
+        yield name
+        if "/" not in name:
+            yield f"*/{name}"
 
 
 # -- What broke.

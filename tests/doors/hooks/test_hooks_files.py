@@ -97,6 +97,41 @@ def test_a_note_that_names_a_file_is_told_with_it(project: Path, tmp_path: Path)
     assert "tracks.py must stay compatible with Python 3.9" in text
 
 
+@pytest.mark.parametrize("path", ["tracks.py", "server/tracks.py", "Makefile", "maps/Makefile"])
+def test_a_note_is_told_at_a_file_that_no_session_has_opened(
+    project: Path, tmp_path: Path, path: str
+) -> None:
+    with open_ralph(project) as ralph:
+        ralph.remember("tracks.py and the Makefile must stay compatible with Python 3.9.")
+
+    text = about_to_open(Session(project, tmp_path), path).context
+
+    assert "must stay compatible with Python 3.9" in text
+    assert about_to_open(Session(project, tmp_path), f"{path}.orig").out == ""
+
+
+def test_a_note_with_a_path_is_not_told_at_a_file_of_that_name_elsewhere(
+    project: Path, tmp_path: Path
+) -> None:
+    with open_ralph(project) as ralph:
+        ralph.remember("server/tracks.py must stay compatible with Python 3.9.")
+
+    assert "3.9" in about_to_open(Session(project, tmp_path), "server/tracks.py").context
+    assert about_to_open(Session(project, tmp_path), "client/tracks.py").out == ""
+    assert about_to_open(Session(project, tmp_path), "client/server/tracks.py").out == ""
+
+
+def test_a_file_has_at_most_two_lines(project: Path, tmp_path: Path) -> None:
+    with open_ralph(project) as ralph:
+        for python in ("3.9", "3.10", "3.11"):
+            ralph.remember(f"tracks.py was tested with Python {python}.")
+        ralph.remember("server/tracks.py has the addresses of all tracks.")
+
+    lines = about_to_open(Session(project, tmp_path), "server/tracks.py").context.splitlines()
+
+    assert len([line for line in lines if line.startswith("- ")]) == 2
+
+
 def test_an_error_that_a_file_had_in_two_sessions_is_told_with_its_fix(
     project: Path, tmp_path: Path
 ) -> None:

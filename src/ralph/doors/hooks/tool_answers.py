@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ralph.config import Settings
 
 _MOST_HOLDS = 2
+_MOST_LINES = 2
 _HOLD_TOKENS = 250
 _FILE_TOKENS = 250
 # The beginning of the mark of a file that the session was told about.
@@ -131,6 +132,7 @@ def _about_file(call: HookCall, path: str, rows: list[MomentRow], told: list[str
     from ralph.doors.hooks.context import text_bounds
     from ralph.prompt.recalled import file_text
 
+    rows = rows[:_MOST_LINES]
     text = file_text([str(json.loads(row.line)) for row in rows], text_bounds(_FILE_TOKENS))
     if text:
         call.sessions.note_recalled(call.session, [mark])
