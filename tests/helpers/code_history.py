@@ -65,7 +65,8 @@ class CodeHistory:
         about = {"gitBranch": branch}
         lines = [asked(name, 1, said.get("question", f"Work on {name}"), str(self.root), **about)]
         for number, call in enumerate(calls):
-            lines += _called(name, number, call, self.root)
+            result = call.get("result", {})
+            lines += _called(name, number, call, self.root, result)
         lines.append(answered(name, 59, said.get("answer", f"{name} is done."), str(self.root)))
         write(self._sessions / name / f"{name}.jsonl", lines)
         with self.open() as ralph:
@@ -96,12 +97,36 @@ class CodeHistory:
         self.write(path, text)
         return {"name": "Write", "input": {"file_path": str(self.root / path), "content": text}}
 
+    def agent(self, session: str, agent: str, *calls: dict[str, Any], beside: bool = False) -> Any:
+        """A sub-agent with these tool calls, which a session starts; its file is written.
 
-def _called(session: str, number: int, call: dict[str, Any], cwd: Path) -> list[dict[str, Any]]:
+        `beside`: it runs while the main agent goes on.
+        """
+        task = f"Work as {agent}"
+        first = asked(session, 1, task, str(self.root), isSidechain=True, agentId=agent)
+        lines = [first]
+        for number, call in enumerate(calls):
+            made = _called(f"{session}-{agent}", number, call, self.root)
+            lines += [line | {"isSidechain": True, "agentId": agent} for line in made]
+        folder = self._sessions / session / session / "subagents"
+        write(folder / f"agent-{agent}.jsonl", lines)
+        status = (
+            {"status": "async_launched", "isAsync": True} if beside else {"status": "completed"}
+        )
+        return {
+            "name": "Agent",
+            "input": {"prompt": task, "subagent_type": "general-purpose"},
+            "result": {"agentId": agent, "prompt": task, **status},
+        }
+
+
+def _called(
+    session: str, number: int, call: dict[str, Any], cwd: Path, detail: Any = None
+) -> list[dict[str, Any]]:
     identity = f"{session}-call-{number}"
     when = f"2026-11-{DAY:02}T10:00:{2 + number:02}.000Z"
     base = {"sessionId": session, "timestamp": when, "cwd": str(cwd), "isSidechain": False}
-    use = {"type": "tool_use", "id": identity, **call}
+    use = {"type": "tool_use", "id": identity, "name": call["name"], "input": call["input"]}
     result = {"type": "tool_result", "tool_use_id": identity, "content": "The file was updated."}
     return [
         {
@@ -114,6 +139,7 @@ def _called(session: str, number: int, call: dict[str, Any], cwd: Path) -> list[
             **base,
             "type": "user",
             "uuid": f"{identity}-u",
+            **({"toolUseResult": detail} if detail else {}),
             "message": {"role": "user", "content": [result]},
         },
     ]

@@ -73,7 +73,9 @@ def test_a_checkpoint_branch_says_which_session_it_was(code: CodeHistory) -> Non
     code.git("rm", "-rfq", ".")
     folder = "a1/b2c3d4e5f6"
     code.write(f"{folder}/metadata.json", json.dumps({"sessions": [{"metadata": "x"}]}))
-    code.write(f"{folder}/0/metadata.json", json.dumps({"session_id": FIRST}))
+    # The program that writes it leaves an empty list as null.
+    about = {"session_id": FIRST, "files_touched": None}
+    code.write(f"{folder}/0/metadata.json", json.dumps(about))
     code.commit("Checkpoint")
     code.git("checkout", "-q", "main")
     found = blamed(code, "cart.py:3")
@@ -152,6 +154,20 @@ def test_a_checkpoint_says_which_of_two_sessions_changed_the_file(code: CodeHist
     code.git("checkout", "-q", "main")
     found = blamed(code, "cart.py:3")
     assert (found.session, found.found_by) == (talk(SECOND), "trailer")
+
+
+def test_a_checkpoint_and_an_address_in_one_paragraph_name_one_session(code: CodeHistory) -> None:
+    code.session(FIRST, code.create("other.py", body("other")))
+    code.write("cart.py", body("cart"))
+    address = "Claude-Session: https://claude.ai/code/session_01AS8YV3giRoWagbRFo3ihAX"
+    code.commit(f"Add the cart\n\n{address}\nEntire-Checkpoint: a1b2c3d4e5f6")
+    code.git("checkout", "-q", "--orphan", "entire/checkpoints/v1")
+    code.git("rm", "-rfq", ".")
+    code.write("a1/b2c3d4e5f6/metadata.json", json.dumps({"session_id": FIRST}))
+    code.commit("Checkpoint")
+    code.git("checkout", "-q", "main")
+    found = blamed(code, "cart.py:3")
+    assert (found.session, found.found_by) == (talk(FIRST), "trailer")
 
 
 def test_a_squash_of_two_sessions_without_their_lines_leads_to_none(code: CodeHistory) -> None:

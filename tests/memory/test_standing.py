@@ -31,6 +31,41 @@ def test_code_holds_before_it_is_committed(code: CodeHistory) -> None:
     assert code.standing(record) == Standing("holds")
 
 
+@pytest.mark.parametrize("beside", [False, True])
+def test_the_code_of_a_sub_agent_counts_for_the_session_that_started_it(
+    code: CodeHistory, beside: bool
+) -> None:
+    work = code.agent("cart", "a1b2c3", code.create("cart.py", body("cart")), beside=beside)
+    record = code.session("cart", work)
+    code.commit("Add the cart")
+    assert code.standing(record) == Standing("holds")
+    code.git("rm", "-q", "cart.py")
+    code.write("other.py", body("other"))
+    gone = code.commit("Remove the cart", day=DAY + 1)
+    assert code.standing(record) == Standing("gone", f"gone from cart.py since {gone}")
+
+
+def test_what_a_session_removes_after_its_sub_agent_wrote_it_was_never_left(
+    code: CodeHistory,
+) -> None:
+    work = code.agent("cart", "a1b2c3", code.create("cart.py", body("cart") + body("old")))
+    record = code.session("cart", work, code.edit("cart.py", body("old"), ""))
+    code.commit("Add the cart")
+    assert code.standing(record) == Standing("holds")
+    with code.open() as ralph:
+        saved = AnchorStore(ralph.project.home).of_file("cart.py")
+    assert [len(one.anchor.hashes) for one in saved] == [10]
+
+
+def test_a_sub_agent_without_a_file_or_with_a_strange_id_changes_nothing(
+    code: CodeHistory,
+) -> None:
+    work = code.agent("cart", "a1b2c3", code.create("cart.py", body("cart")))
+    strange = work | {"result": {"agentId": "../../cart/subagents/agent-a1b2c3"}}
+    missing = work | {"result": {"agentId": "d4e5f6"}}
+    assert code.standing(code.session("cart", strange, missing)) is None
+
+
 def test_code_holds_after_it_is_formatted_and_surrounded(code: CodeHistory) -> None:
     record = code.session("cart", code.create("cart.py", body("cart")))
     code.commit("Add the cart")

@@ -360,7 +360,7 @@ class OpenExchange(ABC):
 
 # Raise this when readers read more of sessions than before: files that were imported by an older
 # reader are then read again from their beginning.
-READER_VERSION = 3
+READER_VERSION = 4
 
 
 class SessionReader(ABC):

@@ -8,6 +8,8 @@ its own lines and on the words it answers, so reading can resume where any excha
 
 from __future__ import annotations
 
+import contextlib
+import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from functools import partial
@@ -354,6 +356,9 @@ def _between(started: str | None, ended: str | None) -> int | None:
 
 _MOST_SEEN = 50_000
 _MOST_SUMMARIES = 20
+_AGENT = re.compile(r"[\w-]{1,80}")
+_ENDED_TASK = re.compile(r"<task-id>([\w-]{1,80})</task-id>")
+_MOST_AGENTS = 200
 
 
 class ClaudeTurn(Transcript, lines.OpenExchange):
@@ -373,7 +378,51 @@ class ClaudeTurn(Transcript, lines.OpenExchange):
         name = lines.session_name(text_of(line.uuid) or text_of(line.promptId))
         # Without an id, use the position: a reader that resumes does not know how many came before.
         self.key = name or f"{lines.session_name(session) or ''}@{at}"
+        self._file = start.file
+        # The sub-agents whose edits are read at the end, because they run beside the main agent.
+        self._beside: dict[str, None] = {}
         self.take(line)
+
+    def take(self, line: Any) -> None:
+        """Take a line that is already decoded."""
+        super().take(line)
+        if line.type == "user" and len(self._beside) < _MOST_AGENTS:
+            self._take_agents(line)
+
+    def _take_agents(self, line: Any) -> None:
+        """Note the edits of a sub-agent that has ended, or that it was started."""
+        if b'"agentId"' in bytes(line.toolUseResult):
+            result = mapping(unraw(line.toolUseResult))
+            agent = text_of(result.get("agentId"))
+            if result.get("isAsync") is True or result.get("status") == "async_launched":
+                self._beside[agent] = None
+            else:
+                self._read_edits(agent)
+        elif sort_of(line) in {"agent", "aside"}:
+            said = content_text(mapping(line.message).get("content"))[:_READ]
+            self._beside |= dict.fromkeys(_ENDED_TASK.findall(said))
+
+    def _read_edits(self, agent: str) -> None:
+        """Note the edits of a sub-agent, whose messages are in a file of their own."""
+        if not _AGENT.fullmatch(agent):
+            return
+        session = Path(self._file)
+        for folder in (session.with_suffix("") / "subagents", session.parent):
+            file = folder / f"agent-{agent}.jsonl"
+            # Without the file, the edits are not known.
+            with contextlib.suppress(OSError), lines.open_file(file) as messages:
+                below = Transcript(file=str(file), root=next(iter(self._roots), None))
+                below._edited_lines = self._edited_lines
+                for message in messages:
+                    below.feed(message)
+                return
+
+    def finish(self) -> AgentRun:
+        """Return the result of the exchange so far."""
+        for agent in self._beside:
+            self._read_edits(agent)
+        self._beside.clear()
+        return super().finish()
 
     def add(self, text: str) -> None:
         """Add more words of the person; some clients report them twice."""

@@ -17,7 +17,7 @@ import msgspec
 from ralph.capture.anchors import line_hash, may_have
 from ralph.clients import BY_SOURCE
 from ralph.errors import BadInput, NotFound
-from ralph.memory.commit_sessions import CommitSource, commit_source, is_bot
+from ralph.memory.commit_sessions import CommitSource, commit_source, is_bot, is_cloud_id
 from ralph.memory.file_work import (
     BrokenHere,
     FileWork,
@@ -391,7 +391,7 @@ def _changed_it(work: FileWork) -> bool:
 
 def _is_part(name: str) -> bool:
     """Whether a name does not tell the id that a client gives its session on this machine."""
-    return name.startswith("session_") or len(name) == 8
+    return is_cloud_id(name) or len(name) == 8
 
 
 def _mentions(work: FileWork, name: str) -> bool:

@@ -18,7 +18,7 @@ from ralph.memory.working_copy import Commit, WorkingCopy
 
 # A squash of a long branch names dozens of sessions.
 _MOST_NAMES = 100
-_MOST_PARTS = 10
+_MOST_PARTS = 40
 _TRAILER = re.compile(r"^[ \t*-]*([A-Za-z][\w-]{2,40}):[ \t]+(\S.{3,300})$", re.M)
 _ITERATION = "ralph-iteration"
 _CHECKPOINT_NAME = "entire-checkpoint"
@@ -51,9 +51,10 @@ class CommitSource(msgspec.Struct, frozen=True):
 
 
 class _CheckpointFile(msgspec.Struct, frozen=True):
-    session_id: str = ""
-    sessions: tuple[msgspec.Raw, ...] = ()
-    files_touched: tuple[str, ...] = ()
+    # Go writes an empty list as null.
+    session_id: str | None = ""
+    sessions: tuple[msgspec.Raw, ...] | None = ()
+    files_touched: tuple[str, ...] | None = ()
 
 
 def is_bot(commit: Commit) -> bool:
@@ -67,26 +68,57 @@ def commit_source(copy: WorkingCopy, commit: Commit) -> CommitSource:
     iterations: list[str] = []
     sessions: list[str] = []
     files: dict[str, frozenset[str]] = {}
-    for name, value in _named_in(copy.message(commit.id)):
-        if name.casefold() == _ITERATION:
-            iterations.append(value)
-        elif name.casefold() == _CHECKPOINT_NAME:
-            for session, paths in _sessions_of_checkpoint(copy, value):
-                sessions.append(session)
-                files[session] = files.get(session, frozenset()) | paths
-        elif _NAMES_SESSION.fullmatch(name):
-            sessions += _SESSION.findall(value)
-    return CommitSource(_once(iterations), _once(sessions), files)
+    second_names: set[str] = set()
+    checkpoints: dict[str, list[tuple[str, frozenset[str]]]] = {}
+    for trailers in _blocks_of_trailers(copy.message(commit.id)):
+        has_checkpoint = False
+        by_name: list[str] = []
+        for name, value in trailers:
+            if name.casefold() == _ITERATION:
+                iterations.append(value)
+            elif name.casefold() == _CHECKPOINT_NAME:
+                if value not in checkpoints:
+                    checkpoints[value] = list(_sessions_of_checkpoint(copy, value))
+                for session, paths in checkpoints[value]:
+                    sessions.append(session)
+                    files[session] = files.get(session, frozenset()) | paths
+                    has_checkpoint = True
+            elif _NAMES_SESSION.fullmatch(name):
+                by_name += _SESSION.findall(value)
+        sessions += by_name
+        if has_checkpoint:
+            second_names.update(filter(is_cloud_id, by_name))
+    return CommitSource(
+        _once(iterations),
+        _once(session for session in sessions if session not in second_names),
+        files,
+    )
 
 
-def _named_in(message: str) -> list[tuple[str, str]]:
-    """Return the trailers of a message that name who made it, each once."""
-    found = [
-        (name, value.strip())
-        for name, value in _TRAILER.findall(message)
-        if name.casefold() in _NAMES or _NAMES_SESSION.fullmatch(name)
-    ]
-    return list(dict.fromkeys(found))[:_MOST_NAMES]
+def is_cloud_id(session: str) -> bool:
+    """Whether this is the id that a session has at claude.ai, and not on this machine."""
+    return session.startswith("session_")
+
+
+def _blocks_of_trailers(message: str) -> list[list[tuple[str, str]]]:
+    """Return the trailers of a message that name who made it, each once, by paragraph.
+
+    A squash keeps the paragraphs of its commits. If one of them names a checkpoint and a session
+    in the cloud, both are names of the same session.
+    """
+    seen: set[tuple[str, str]] = set()
+    blocks: list[list[tuple[str, str]]] = []
+    for paragraph in re.split(r"\n[ \t]*\n", message):
+        block: list[tuple[str, str]] = []
+        for name, value in _TRAILER.findall(paragraph):
+            trailer = (name, value.strip())
+            is_wanted = name.casefold() in _NAMES or _NAMES_SESSION.fullmatch(name)
+            if is_wanted and (trailer in seen or len(seen) < _MOST_NAMES):
+                seen.add(trailer)
+                block.append(trailer)
+        if block:
+            blocks.append(block)
+    return blocks
 
 
 def _sessions_of_checkpoint(
@@ -101,11 +133,11 @@ def _sessions_of_checkpoint(
         if about is None:
             continue
         if about.session_id:
-            yield about.session_id, frozenset(about.files_touched)
-        for part in range(min(len(about.sessions), _MOST_PARTS)):
+            yield about.session_id, frozenset(about.files_touched or ())
+        for part in range(min(len(about.sessions or ()), _MOST_PARTS)):
             found = _read_checkpoint(copy, reference, f"{folder}{part}/metadata.json")
             if found is not None and found.session_id:
-                yield found.session_id, frozenset(found.files_touched)
+                yield found.session_id, frozenset(found.files_touched or ())
         return
 
 
