@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from places import FIXTURES
 
 from ralph.config import load
 from ralph.memory.conversation_stream import ConversationImport, ConversationStream
@@ -16,6 +19,8 @@ from ralph.memory.sessions import Importer
 from ralph.records.conversation import Conversation, Exchange
 
 LONG_AGO_S = 3600.0
+GEMINI_CHAT = (FIXTURES / "gemini" / "chat.lines").read_bytes()
+OPENCODE_ROWS = (FIXTURES / "opencode" / "rows.lines").read_text(encoding="utf-8")
 
 
 def asked(session: str, number: int, text: str, cwd: str, **more: Any) -> dict[str, Any]:
@@ -94,6 +99,33 @@ def _bytes(lines: list[Any]) -> bytes:
     return b"".join(
         one if isinstance(one, bytes) else json.dumps(one).encode() + b"\n" for one in lines
     )
+
+
+def gemini_folder(folder: Path, root: Path) -> Path:
+    """A folder of Gemini CLI with the recorded session in it."""
+    chats = folder / "tmp" / "shop" / "chats"
+    chats.mkdir(parents=True)
+    (chats / "session-2026-11-16T18-38-aa164a6e.jsonl").write_bytes(GEMINI_CHAT)
+    (chats.parent / ".project_root").write_text(str(root), encoding="utf-8")
+    return folder / "tmp"
+
+
+def opencode_folder(folder: Path, root: Path) -> Path:
+    """A folder of OpenCode with the recorded session in its database."""
+    folder = folder / "opencode"
+    folder.mkdir(parents=True)
+    with sqlite3.connect(folder / "opencode.db") as database:
+        database.execute("CREATE TABLE session (id, parent_id, directory, title, time_created)")
+        database.execute("CREATE TABLE message (id, session_id, time_updated, data)")
+        database.execute("CREATE TABLE part (id, message_id, session_id, time_updated, data)")
+        for line in OPENCODE_ROWS.replace("/home/dev/shop", str(root)).splitlines():
+            row = json.loads(line)
+            names = [name for name in row if name != "table"]
+            marks = ", ".join("?" for _ in names)
+            query = f"INSERT INTO {row['table']} ({', '.join(names)}) VALUES ({marks})"
+            database.execute(query, [row[name] for name in names])
+    database.close()
+    return folder
 
 
 def import_sessions(client: str, memory: Conversations, **options: Any) -> ConversationImport:

@@ -3,53 +3,23 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 
-import places
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from importing import Kept, import_sessions
+from importing import GEMINI_CHAT, Kept, gemini_folder, import_sessions, opencode_folder
 
 from ralph.capture.lines import SessionExchange, SessionHead, SessionStart
 from ralph.clients import gemini, opencode
 from ralph.errors import BadInput
 from ralph.records.conversation import conversation_id
 
-CHAT = (places.FIXTURES / "gemini" / "chat.lines").read_bytes()
-ROWS = (places.FIXTURES / "opencode" / "rows.lines").read_text(encoding="utf-8")
+CHAT = GEMINI_CHAT
 CLIENTS = {"gemini-cli": gemini, "opencode": opencode}
 ASKED = "Please look around and write the file."
-
-
-def gemini_folder(folder: Path, root: Path) -> Path:
-    """A folder of Gemini CLI with the recorded session in it."""
-    chats = folder / "tmp" / "shop" / "chats"
-    chats.mkdir(parents=True)
-    (chats / "session-2026-11-16T18-38-aa164a6e.jsonl").write_bytes(CHAT)
-    (chats.parent / ".project_root").write_text(str(root), encoding="utf-8")
-    return folder / "tmp"
-
-
-def opencode_folder(folder: Path, root: Path) -> Path:
-    """A folder of OpenCode with the recorded session in its database."""
-    folder = folder / "opencode"
-    folder.mkdir()
-    with sqlite3.connect(folder / "opencode.db") as database:
-        database.execute("CREATE TABLE session (id, parent_id, directory, title, time_created)")
-        database.execute("CREATE TABLE message (id, session_id, time_updated, data)")
-        database.execute("CREATE TABLE part (id, message_id, session_id, time_updated, data)")
-        for line in ROWS.replace("/home/dev/shop", str(root)).splitlines():
-            row = json.loads(line)
-            names = [name for name in row if name != "table"]
-            marks = ", ".join("?" for _ in names)
-            query = f"INSERT INTO {row['table']} ({', '.join(names)}) VALUES ({marks})"
-            database.execute(query, [row[name] for name in names])
-    database.close()
-    return folder
 
 
 FOLDERS: dict[str, Callable[[Path, Path], Path]]

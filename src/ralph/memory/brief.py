@@ -10,8 +10,8 @@ import msgspec
 
 from ralph.capture.decisions import is_plain
 from ralph.memory.conversation_stream import ConversationStates
-from ralph.memory.lessons import RepeatedError, repeated_errors
-from ralph.memory.past_work import PastWork, past_work
+from ralph.memory.lessons import RepeatedError, repeated_errors, with_general_fix
+from ralph.memory.past_work import PastWork, by_session, past_work
 from ralph.memory.project import Focus
 from ralph.memory.ralph import Ralph
 from ralph.memory.replaced import no_longer_holds, read_replaced
@@ -52,7 +52,6 @@ _SESSIONS_READ = 60
 # How much of a long memory is read. What matters now is in the newest part.
 _ITERATIONS_READ = 300
 _EXCHANGES_READ = 1500
-_FILE = re.compile(r"[\w.@+-]*(?:/[\w.@+-]+)+\.[A-Za-z]\w{0,7}")
 # As git prints it: `[main 1a2b3c4] Subject`.
 _COMMITTED = re.compile(r"^\[[^\]\n]{1,100} [0-9a-f]{7,40}\] (.{3,200})$", re.M)
 
@@ -131,7 +130,7 @@ def brief(
     if ralph.conversations.exist:
         history = ralph.conversations.stream.lately(_EXCHANGES_READ)
         work = past_work(history.records[name] for name in _exchanges_in(history, without))
-        recent = _by_session(work)[-_SESSIONS_READ:]
+        recent = by_session(work)[-_SESSIONS_READ:]
         runs += [tuple(error for one in session for error in one.errors) for session in recent]
         sessions = tuple(_sessions(history, recent))
         private = [one for one in history.records.values() if one.kind == NOTE]
@@ -147,7 +146,7 @@ def brief(
     return Brief(
         features=features,
         repeated=(
-            *_general(repeated_errors(runs, least=_MISTAKE_FROM))[:_MISTAKES],
+            *with_general_fix(repeated_errors(runs, least=_MISTAKE_FROM))[:_MISTAKES],
             # A stumble needs no fix: it says itself what not to do.
             *repeated_errors(_stumbles(recent), least=_MISTAKE_FROM, unsolved=True)[:_STUMBLES],
         ),
@@ -183,25 +182,10 @@ def _exchanges_in(history: ConversationStates, without: frozenset[str]) -> Itera
             yield from exchanges
 
 
-def _by_session(work: Iterable[PastWork]) -> list[list[PastWork]]:
-    """Return the work of each session; the session that ended last comes last."""
-    found: dict[str, list[PastWork]] = {}
-    for one in work:
-        found.setdefault(one.conversation, []).append(one)
-    return sorted(found.values(), key=lambda session: session[-1].at)
-
-
 def _stumbles(sessions: Iterable[Sequence[PastWork]]) -> list[list[ErrorSeen]]:
     return [
         [ErrorSeen(shape, count=times) for one in work for shape, times in one.stumbles.items()]
         for work in sessions
-    ]
-
-
-def _general(mistakes: Iterable[RepeatedError]) -> list[RepeatedError]:
-    """Return the mistakes whose fix is not only about the file that the error names."""
-    return [
-        one for one in mistakes if not set(_FILE.findall(one.message)) & set(_FILE.findall(one.fix))
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, TypeVar
@@ -82,6 +82,7 @@ _ASKED_CHARS = 400
 _MOST_REPEATED = 5
 _LOOK_BACK = 300
 _OVERCOME_AFTER = 20
+_FILE = re.compile(r"[\w.@+-]*(?:/[\w.@+-]+)+\.[A-Za-z]\w{0,7}")
 _signature = functools.lru_cache(maxsize=10_000)(signature)
 
 
@@ -125,6 +126,15 @@ def repeated_errors(
     often.sort(key=lambda name: (-len(met[name]), -met[name][-1]))
     told = [name for name in often if tells(newest[name])][:_MOST_REPEATED]
     return [RepeatedError(newest[name], len(met[name]), fixes[name]) for name in told]
+
+
+def with_general_fix(mistakes: Iterable[RepeatedError]) -> list[RepeatedError]:
+    """Return the mistakes whose fix is not only about the file that the error names."""
+    return [
+        mistake
+        for mistake in mistakes
+        if not set(_FILE.findall(mistake.message)) & set(_FILE.findall(mistake.fix))
+    ]
 
 
 class Solved(msgspec.Struct, frozen=True, kw_only=True):

@@ -55,6 +55,14 @@ def past_work(records: Iterable[Record]) -> list[PastWork]:
     return sorted(found, key=lambda work: work.at)
 
 
+def by_session(work: Iterable[PastWork]) -> list[list[PastWork]]:
+    """Return the work of each session; the session that ended last comes last."""
+    found: dict[str, list[PastWork]] = {}
+    for one in work:
+        found.setdefault(one.conversation, []).append(one)
+    return sorted(found.values(), key=lambda session: session[-1].at)
+
+
 def _work(record: Record) -> PastWork:
     body = _read(record.body)
     return PastWork(

@@ -266,6 +266,51 @@ class Importer:
         self._passed_over: set[Path] = set()
         self.total_bytes = 0
 
+    @property
+    def title(self) -> str:
+        """The client's name for people."""
+        return self._client.title
+
+    @property
+    def agent(self) -> str:
+        """The client's name as `--agent` takes it."""
+        return self._client.agent
+
+    @property
+    def homes(self) -> list[SessionHome]:
+        """Where the sessions belong that were imported, each once."""
+        return list(self._streams)
+
+    @property
+    def streams(self) -> list[ConversationStream]:
+        """The streams that got something."""
+        return list(self._streams.values())
+
+    def measure(self) -> None:
+        """Set `total_bytes`, for a progress bar over several importers."""
+        self.total_bytes = sum(size for _, size in self._sizes())
+
+    def new_sessions(self) -> list[SessionHome]:
+        """Return where each session belongs that memory does not have; not those of sub-agents."""
+        marks = read_marks(self._marks_file)
+        found: dict[SessionHome, list[str]] = {}
+        for path, size in self._sizes():
+            mark = marks.get(str(path), Mark())
+            if not size or (mark.reader == READER_VERSION and mark.size == size):
+                continue
+            with contextlib.suppress(OSError), self._files.open_session(path) as file:
+                head = self._files.session_head(path, file)
+                if head is not None and not head.is_subagent:
+                    home = self._home_of(head.cwd)
+                    name = conversation_id(self._client.source, head.session)
+                    found.setdefault(home, []).append(name)
+        new: list[SessionHome] = []
+        for home, names in found.items():
+            own, *also = home.ids
+            known = ConversationStream(own, self._store, also=also).known(names)
+            new += [home for name in names if name not in known]
+        return new
+
     def once(self) -> ConversationImport:
         """Import what is new since the last time."""
         source = self._client.source

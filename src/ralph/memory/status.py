@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from ralph.config import Settings
 from ralph.errors import EmbedderOff, JournalDown, MemoryOff
 from ralph.index import CollectionSize, Corrupt, Embedder
 from ralph.index.sync import IndexSpec, is_current
@@ -119,6 +120,24 @@ def _line(index: Health, embedder: Health) -> str:
     if not embedder.ok:
         return f"RAG: active by words alone ({embedder.detail}{_then(embedder)})"
     return f"RAG: active ({index.detail}, {embedder.detail})"
+
+
+def status_sentence(found: RagStatus) -> str:
+    """Say whether memory works, in the words of someone who does not know how it is built."""
+    if not found.available:
+        return _sentence("Memory is off", found.index)
+    if not found.embedder.ok:
+        return _sentence("Memory works, by words alone", found.embedder)
+    embedder = found.embedder.detail if found.model and not _is_default(found.model) else ""
+    return f"Memory works, by words and meaning{f' ({embedder})' if embedder else ''}."
+
+
+def _is_default(model: str) -> bool:
+    return model.partition(":")[0] == Settings().embedder
+
+
+def _sentence(begin: str, health: Health) -> str:
+    return f"{begin}: {health.detail.rstrip('.')}.{f' {health.todo}' if health.todo else ''}"
 
 
 def _then(health: Health) -> str:

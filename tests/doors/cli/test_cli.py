@@ -133,7 +133,6 @@ def test_unset_names_the_file_that_has_the_setting(
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("", "Start:"),
         ("serach x", "There is no command 'serach'. Did you mean 'search'?"),
         ("zzz", "There is no command 'zzz'."),
         ("search", "Missing argument"),

@@ -94,7 +94,8 @@ def test_status_prints_what_a_program_would_ask(ralph: Line) -> None:
     assert told["dimensions"] == 256
     assert told["memories"]["feature"] == {"journalled": 2, "indexed": 2}
     said = ralph.well("status").out.splitlines()
-    assert said[0] == told["line"] == "RAG: active (SQLite ok, static 256d)"
+    assert told["line"] == "RAG: active (SQLite ok, static 256d)"
+    assert said[0] == "Memory works, by words and meaning."
     assert said[-1].split() == ["auth", "2", "2", "current"]
 
 
@@ -126,8 +127,8 @@ def test_status_without_an_embedder_says_what_to_do(ralph: Line, words: None) ->
     ran = ralph.well("status")
 
     assert ran.out.splitlines()[0] == (
-        "RAG: active by words alone (the setting embedder is none; "
-        "Run: ralph config embedder static)"
+        "Memory works, by words alone: the setting embedder is none. "
+        "Run: ralph config embedder static"
     )
 
 
@@ -140,7 +141,7 @@ def test_status_fails_where_the_index_cannot_be_used(ralph: Line, project: Path)
     ran = ralph("status")
 
     assert ran.code == 1
-    assert "RAG: off (the index is damaged" in ran.out
+    assert ran.out.startswith("Memory is off: the index is damaged (")
     assert "notes: 1 record, 0 indexed" in ran.out
     assert "Memory is empty" not in ran.out
     told = ralph("status", "--json")

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ralph.memory.feature import FeatureMemory
     from ralph.memory.project import Project
     from ralph.memory.ralph import Ralph
-    from ralph.plan.model import Kind
+    from ralph.plan.model import Kind, Task
     from ralph.plan.store import Plan
 
 _PATIENCE_S = 0.5
@@ -328,6 +328,17 @@ def plan_features() -> list[str]:
     return []
 
 
+def ready_tasks() -> list[Task]:
+    """Return the tasks that can be worked on; none without a plan, or if it cannot be read."""
+    from ralph.plan.edit import ready
+
+    if found_project() is None:
+        return []
+    with contextlib.suppress(RalphError):
+        return ready(the_plan().read("tasks").tasks)
+    return []
+
+
 def feature_notes(feature: str | None) -> list[str]:
     """Return a warning if there is a plan without this feature; the name may be mistyped."""
     names = plan_features() if feature and not server_address() else []
@@ -469,13 +480,13 @@ class Bar:
 
     def __init__(
         self,
-        total: Callable[[], int | None],
+        total: Callable[[], int | None] = lambda: None,
         *,
         patience_s: float = _PATIENCE_S,
         text: str = "indexing the journal",
         in_bytes: bool = False,
     ) -> None:
-        self._total = total
+        self.total = total
         self._text = text
         self._in_bytes = in_bytes
         self._patience_s = patience_s
@@ -525,5 +536,5 @@ class Bar:
             console=console(sys.stderr),
             transient=True,
         )
-        self._bar.add_task(self._text, total=self._total())
+        self._bar.add_task(self._text, total=self.total())
         self._bar.start()

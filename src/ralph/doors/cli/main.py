@@ -56,6 +56,8 @@ _MEANT = {
     **{"install": "hooks", "settings": "config", "start": "init"},
 }
 _ALL = "--all"
+# What `ralph` without a command runs, unless an agent calls it in its run.
+_ALONE = "today"
 # Words that people try, and the options they mean.
 _OPTIONS = {"help": "--help", "version": "--version"}
 # Removed commands; the error says what to use instead.
@@ -67,8 +69,9 @@ _PROJECT, _JSON, _NO_PAGER, _SERVER = (
 # All others fail if the memory is on a server.
 _REMOTE = frozenset(
     "blame, doctor, failures, feature, files, forget, hooks, how, learning, log, open, recent"
-    ", record, remember, run, search, show, status, task, why, journal deliver, conversations list"
-    ", conversations show, conversations tag, conversations rename, conversations rate"
+    ", record, remember, run, search, show, status, task, today, why, journal deliver"
+    ", conversations list, conversations show, conversations tag, conversations rename"
+    ", conversations rate"
     ", knowledge capture, knowledge checkpoint, knowledge query, knowledge context"
     ", knowledge patterns, knowledge show, knowledge outcome".split(", ")
 )
@@ -316,6 +319,9 @@ def _run(argv: list[str]) -> int:
         from click.shell_completion import shell_complete
 
         return shell_complete(ralph, {}, "ralph", COMPLETE, instruction)
+    if not argv:
+        restore_run(os.environ)
+        argv = ["--help"] if current_run() else [_ALONE]
     if argv[:1] == ["help"] and argv[1:] == [_ALL]:
         click.echo(ralph.full_help(ralph.make_context("ralph", [], resilient_parsing=True)))
         return 0

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -14,7 +17,7 @@ from ralph.clients.setup import SetupPart, SetupPlace, apply, best_call, look
 from ralph.config import USER_FILE, home_folder, store
 from ralph.doors.cli import context
 from ralph.doors.cli.main import Group, keep_project, server_given
-from ralph.doors.cli.render import Page, Result, Span, note
+from ralph.doors.cli.render import Page, Result, Span, is_terminal, note, typed_answer
 from ralph.errors import JournalDown
 from ralph.memory import pausing
 from ralph.memory.outbox import Outbox, outbox_files
@@ -22,6 +25,12 @@ from ralph.memory.project import PlainFolder
 from ralph.memory.servers import ServerLogin, find_login, save_login, server_folders, unbind_folder
 from ralph.text.tokens import plural
 
+if TYPE_CHECKING:
+    from ralph.memory.past_sessions import ClientHistory
+
+_IMPORT = "ralph conversations import --all"
+# Enough of a long history for what is worth knowing of it.
+_EXCHANGES_READ = 1500
 _STYLES = {"installed": "green", "partly": "yellow", "unreadable": "bold red", "none": "dim"}
 _WORDS = {"none": "no", "partly": "in part"}
 _OVER_HTTP = ("claude", "codex")
@@ -59,8 +68,19 @@ def hooks() -> None:
 @_scope
 @context.flag("--no-mcp", "The hooks alone, without the MCP server.")
 @context.flag("--statusline", "Show memory in Claude Code's status line, if you have none.")
-def install(user: bool, project: bool, agent: str, no_mcp: bool, statusline: bool) -> None:
+@click.option(
+    "--import/--no-import",
+    "imports",
+    default=None,
+    help="Import earlier sessions without asking, or do not ask.",
+)
+def install(
+    user: bool, project: bool, agent: str, no_mcp: bool, statusline: bool, imports: bool | None
+) -> None:
     """Put Ralph into a client's settings.
+
+    With --user it then finds the sessions that every client stored on this machine, and asks
+    whether to import them. They stay on this machine.
 
     Your other settings stay. The previous file is kept once as .bak. Running this again changes
     nothing, or updates what an older Ralph wrote.
@@ -71,7 +91,8 @@ def install(user: bool, project: bool, agent: str, no_mcp: bool, statusline: boo
 
     \b
     Examples:
-      ralph hooks install
+      ralph hooks install --user
+      ralph hooks install --user --agent codex --import
       ralph hooks install --server https://ralph.example.com/projects/shop
     """
     _need_one_scope(user, project)
@@ -128,6 +149,62 @@ def install(user: bool, project: bool, agent: str, no_mcp: bool, statusline: boo
         )
     for warning in look(root, [agent]).warnings:
         note(warning)
+    if user and setup.has_hooks:
+        _start_full(page, agent, imports)
+
+
+def _start_full(page: Page, agent: str, imports: bool | None) -> None:
+    """Offer to import what the clients on this machine have, and show one thing found in it."""
+    if context.server_address() is not None:
+        return  # then this folder's sessions belong to the server
+    from ralph.doors.cli.commands.today import show_highlight
+    from ralph.doors.cli.commands.transfer import import_past, session_bar
+    from ralph.memory.highlight import best_highlight
+    from ralph.memory.newest_work import newest_work
+    from ralph.memory.past_sessions import PastSessions
+
+    with context.opened() as ralph:
+        with session_bar() as bar:
+            past = PastSessions(ralph.conversations.store, progress=bar)
+            bar.total = lambda: past.total_bytes
+            histories = past.new()
+            if histories:
+                page.line()
+                page.line(_history_text(histories))
+                if not _wants_import(imports):
+                    page.line(f"To import them: {_IMPORT}")
+                    return
+                result = import_past(ralph, past)
+        if histories:
+            page.show(result.view)
+            for text in result.notes:
+                note(text)
+            highlight = best_highlight(newest_work(ralph, exchanges=_EXCHANGES_READ))
+            if highlight is not None:
+                page.line()
+                show_highlight(page, highlight)
+    in_use = set(_clients("user", None))
+    for other in past.agents:
+        if other != agent and other not in in_use:
+            page.line(f"For {TITLES[other]}: ralph hooks install --user --agent {other}")
+
+
+def _history_text(histories: Sequence[ClientHistory]) -> str:
+    """Say how many sessions there are, in how many projects, of which clients."""
+    sessions = plural(sum(history.sessions for history in histories), "earlier session")
+    projects = plural(len(frozenset().union(*(each.projects for each in histories))), "project")
+    clients = ", ".join(f"{history.title} {history.sessions}" for history in histories)
+    return f"Found {sessions} in {projects} on this machine ({clients})."
+
+
+def _wants_import(given: bool | None) -> bool:
+    """Return what the option says, else what the person answers; without a terminal, no."""
+    if given is not None:
+        return given
+    if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
+        return False
+    answer = typed_answer("Import them into memory now? They stay on this machine. [Y/n] ")
+    return answer.endswith("\n") and answer.strip().lower() in ("", "y", "yes")
 
 
 @hooks.command(json=False)

@@ -393,25 +393,36 @@ def _kept_where(ralph: Any) -> str:
 # -- show and open
 
 
+# An id that is not in this project is looked up in all of them anyway.
+_everywhere_too = click.option("--everywhere", is_flag=True, hidden=True)
+
+
 @click.command(cls=Command)
 @click.argument("record_id", metavar="ID")
-@context.everywhere_option
+@_everywhere_too
 def show(record_id: str, everywhere: bool) -> Result:
     """Show one record whole, whatever its kind.
 
-    Any id that Ralph prints will do. The first four characters are enough if they are unique.
+    Any id that Ralph prints will do, in any of your projects. The first four characters are enough
+    if they are unique.
 
     \b
     Examples:
       ralph show 3f9a1c20
     """
     with context.opened() as ralph:
+        everywhere = everywhere or _reaches_all()
         return opened(ralph, ralph.get(record_id, everywhere=everywhere, scope=scope_of_caller()))
+
+
+def _reaches_all() -> bool:
+    """Whether the caller may see all projects on this machine: a person, with memory here."""
+    return not (context.in_agents_run() or context.server_address())
 
 
 @click.command("open", cls=Command, json=False)
 @click.argument("record_id", metavar="ID")
-@context.everywhere_option
+@_everywhere_too
 def open_(record_id: str, everywhere: bool) -> Result:
     """Open one record in your editor or pager.
 
@@ -423,7 +434,7 @@ def open_(record_id: str, everywhere: bool) -> Result:
       ralph open 3f9a1c20
     """
     with context.opened() as ralph:
-        hit = ralph.get(record_id, everywhere=everywhere)
+        hit = ralph.get(record_id, everywhere=everywhere or _reaches_all())
         shown = opened(ralph, hit)
         file = ralph.project.root / hit.record.path if hit.kind == "document" else None
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
@@ -578,6 +589,7 @@ def status(everywhere: bool) -> Result:
     """
     from ralph.memory.pausing import in_force
     from ralph.memory.status import status as look
+    from ralph.memory.status import status_sentence
 
     with context.opened() as ralph:
         found = look(ralph)
@@ -596,7 +608,7 @@ def status(everywhere: bool) -> Result:
         elsewhere = context.elsewhere(ralph) if is_empty and not everywhere else ""
 
     def show(page: Page) -> None:
-        page.line((found.line, "green" if found.available else "bold red"))
+        page.line((status_sentence(found), "green" if found.available else "bold red"))
         if paused is not None:
             page.line((f"{paused}; nothing is recorded", "yellow"))
         page.line(where)

@@ -20,13 +20,14 @@ from ralph.doors.cli.cards import SHORT_ID, one_line_of, short_id, staged_table
 from ralph.doors.cli.commands.recall import check_sources
 from ralph.doors.cli.main import Command, keep_project, wants_json
 from ralph.doors.cli.render import Page, Result, note, picked
-from ralph.errors import BadInput, MemoryOff, NotFound, RalphError
+from ralph.errors import BadInput, NotFound, RalphError
 from ralph.memory import conversation_json, keeping
 from ralph.memory.conversation_stream import ConversationImport
 from ralph.memory.conversations import prune_if_due
+from ralph.memory.moments import write_moments
+from ralph.memory.past_sessions import PastSessions
 from ralph.memory.project import portable_ids
 from ralph.memory.ralph import Ralph
-from ralph.memory.sessions import Importer
 from ralph.memory.store import CONVERSATIONS, FEATURES, KNOWLEDGE, NOTES
 from ralph.memory.transfer import export_lines, import_lines
 from ralph.records.conversation import EXCHANGE
@@ -36,10 +37,10 @@ from ralph.text.tokens import plural
 _COMPLAINTS_SHOWN = 20
 _FILE = click.Path(path_type=Path)
 _LOOK_EVERY_S = 2.0
-# About 100,000 exchanges. The rest is indexed by the next search.
-_INDEX_BUDGET_S = 60.0
 _EVERYTHING = "\0everything"
 _SHOWN = 10
+# Of fewer projects, nobody needs a list.
+_LEAST_PROJECTS = 2
 _GIT = "Git history keeps what was committed before."
 _DRY_RUN = "This is a dry run; nothing was forgotten."
 _OTHERS = "what is published of it is deleted for all other projects, too"
@@ -233,29 +234,36 @@ def _complete_source(_: click.Context, __: click.Parameter, incomplete: str) -> 
 
 @click.command("import", cls=Command)
 @click.argument(
-    "source", metavar="|".join([*BY_SOURCE, "FILE", "-"]), shell_complete=_complete_source
+    "source",
+    metavar="[" + "|".join([*BY_SOURCE, "FILE", "-"]) + "]",
+    required=False,
+    shell_complete=_complete_source,
 )
 @click.argument("folder", metavar="[PATH]", required=False, type=click.Path())
 @context.flag("--all", "Sessions of all projects, not only this.", "everything")
 @context.flag("--follow", "Keep importing new exchanges until Ctrl-C.")
-def import_conversations(source: str, folder: str | None, **flags: bool) -> Result | int:
+def import_conversations(source: str | None, folder: str | None, **flags: bool) -> Result | int:
     """Import conversations.
 
     A name of a client: the sessions of this project that the client stored on this machine (in
     PATH, a directory or one session's file, or where the client keeps them); outside a project, all
-    sessions. FILE: conversations as JSON, as `export` writes them, or lists of messages with role
-    and content. Known exchanges are not duplicated, forgotten ones stay forgotten, and secrets are
-    removed.
+    sessions. Without a name: the sessions of every client. FILE: conversations as JSON, as `export`
+    writes them, or lists of messages with role and content. Known exchanges are not duplicated,
+    forgotten ones stay forgotten, and secrets are removed. An import that was ended continues
+    where it was.
 
     \b
     Examples:
+      ralph conversations import --all
       ralph conversations import claude-code
       ralph conversations import codex --all --follow
     """
+    if source is None:
+        return _read_sessions(list(BY_SOURCE), None, **flags)
     if source in BY_AGENT and not Path(source).exists():  # its name in other commands
         source = BY_AGENT[source].source
     if source in BY_SOURCE:
-        return _read_sessions(source, folder, **flags)
+        return _read_sessions([source], folder, **flags)
     if folder is not None or any(flags.values()):
         raise click.UsageError(f"PATH, --all and --follow go with {' or '.join(BY_SOURCE)} only.")
     data = context.read_input(source)
@@ -269,40 +277,65 @@ def import_conversations(source: str, folder: str | None, **flags: bool) -> Resu
     return _imported(found)._replace(code=0)
 
 
-def _read_sessions(client: str, folder: str | None, everything: bool, follow: bool) -> Result | int:
+def _read_sessions(
+    clients: Sequence[str], folder: str | None, everything: bool, follow: bool
+) -> Result | int:
     with context.opened() as ralph:
-        memory = ralph.conversations
         project = context.found_project()
-        bar = context.Bar(lambda: importer.total_bytes, text="reading sessions", in_bytes=True)
-        place = Path(folder).expanduser() if folder else None
         within = None if everything else project
-        importer = Importer(client, memory.store, folder=place, within=within, progress=bar)
-        with contextlib.closing(bar):
-            found = importer.once()
-        prune_if_due(memory)
-        with contextlib.suppress(MemoryOff):  # index now, so that the next search need not wait
-            memory.sync(budget_s=_INDEX_BUDGET_S)
-        if not ralph.remote:
-            from ralph.memory.moments import write_moments
-
-            write_moments(ralph)  # hooks may say something of these sessions, too
-        result = _imported(found)
+        with session_bar() as bar:
+            past = PastSessions(
+                ralph.conversations.store,
+                clients=clients,
+                folder=Path(folder).expanduser() if folder else None,
+                within=within,
+                progress=bar,
+            )
+            bar.total = lambda: past.total_bytes
+            if not past.importers:
+                clients_read = ", ".join(client.title for client in BY_SOURCE.values())
+                what = f"no client has sessions on this machine ({clients_read})"
+                raise NotFound(what, todo="Name a client and the folder of its sessions.")
+            result = import_past(ralph, past)
         if not follow:
             return result
         _print_now(result)
-        _follow(importer, found)
+        _follow(past, result.value)
     return result.code
 
 
-def _follow(importer: Importer, found: ConversationImport) -> None:
+def session_bar() -> contextlib.AbstractContextManager[context.Bar]:
+    """Return a progress bar for reading sessions."""
+    return contextlib.closing(context.Bar(text="reading sessions", in_bytes=True))
+
+
+def import_past(ralph: Ralph, past: PastSessions) -> Result:
+    """Import the new sessions and say of which projects they are."""
+    found = past.once()
+    prune_if_due(ralph.conversations)
+    past.index()
+    if not ralph.remote:
+        write_moments(ralph)
+        past.write_moments()  # hooks may say something of these sessions, too
+    projects = past.projects()
+    result = _imported(found)
+    if len(projects) < _LEAST_PROJECTS:
+        return result
+    names = list(dict.fromkeys(one.name or "(no folder)" for one in projects))
+    listed = f"{', '.join(names[:_SHOWN])}{', ...' if len(names) > _SHOWN else ''}"
+    line = f"They are of {plural(len(projects), 'project')}: {listed}"
+    return result._replace(view=[str(result.view), line])
+
+
+def _follow(past: PastSessions, found: ConversationImport) -> None:
     """Keep importing until Ctrl-C; print only what is new."""
     printed = {str(each) for each in (*found.unread, *found.complaints)}
     if not wants_json():
-        note(f"following {importer.folder}; Ctrl-C ends it")
+        note(f"following {', '.join(map(str, past.folders))}; Ctrl-C ends it")
     with contextlib.suppress(KeyboardInterrupt):
         while True:
             time.sleep(_LOOK_EVERY_S)
-            found = importer.once()
+            found = past.once()
             new = [each for each in [*found.unread, *found.complaints] if str(each) not in printed]
             printed |= {str(each) for each in new}
             result = _imported(found)._replace(notes=_listed(new, "place"))
