@@ -21,7 +21,7 @@ from ralph.errors import BadSetting, UnsafeFile, suggestion
 from ralph.trust import TrustRequest, trust, trusted_hashes
 
 USER_FILE = "config.json"
-PROJECT_FILE = "rag_config.json"
+PROJECT_FILE = disk.SETTINGS_FILE
 _PREFIX = "RALPH_"
 # Environment variables that are not settings: they say where things are.
 _PLACES = frozenset(

@@ -62,6 +62,21 @@ def restore_run(environ: MutableMapping[str, str]) -> None:
             environ.pop(name, None)
 
 
+def refuse_agent(what: str) -> None:
+    """Raise if this process belongs to the agent of a run, also by its parents (F1).
+
+    What destroys memory asks this itself, because a script may call it without the command line.
+    """
+    if current_run() is None and _run_above() is None:
+        return
+    from ralph.errors import BadInput  # most hooks never need it
+
+    raise BadInput(
+        f"an agent in `ralph run` may not {what}",
+        todo="It has the memory and the plan of its feature; a person can do the rest.",
+    )
+
+
 def feature_of_agent() -> str:
     """Return the feature whose agent this process belongs to, also by its parents; else ""."""
     variables = _run_above()

@@ -62,6 +62,8 @@ else:
 AnyPath: TypeAlias = "str | os.PathLike[str]"
 # The name of the folder in a project, and of Ralph's home.
 FOLDER = ".ralph"
+# A project's own settings, in its folder.
+SETTINGS_FILE = "rag_config.json"
 # Larger than any plan or settings file.
 LARGEST_BYTES = 16 * 1024 * 1024
 

@@ -14,6 +14,7 @@ import pytest
 from examples import spread
 from looping import DONE, FEATURES, TASKS, Loop, planned, python, ralph_process, scripted, shell
 
+from ralph.config import store
 from ralph.loop.agent import AgentOutput
 from ralph.plan.edit import update_task
 from ralph.plan.learnings import add
@@ -501,3 +502,30 @@ def test_the_projects_identity_is_put_back(loop: Loop, tmp_path: Path) -> None:
          max_iterations=1)  # fmt: skip
     assert (loop.root / DB / "metadata.yaml").read_bytes() == before
     assert "metadata.yaml" in loop.repairs
+
+
+@pytest.mark.parametrize("existed", [True, False])
+def test_f1_an_agent_cannot_turn_memory_off_in_the_settings(
+    loop: Loop, tmp_path: Path, existed: bool
+) -> None:
+    file = loop.root / ".ralph/rag_config.json"
+    if existed:
+        file.write_text('{"search_limit": 5}')
+    command = """echo '{"hook_capture": false, "review_every": 0}' > .ralph/rag_config.json"""
+    loop(scripted(tmp_path, {"steps": [{"bash": command}]}), max_iterations=1)
+    assert file.exists() == existed
+    assert not existed or file.read_text() == '{"search_limit": 5}'
+    assert "rag_config.json: the file re" in loop.repairs
+
+
+def test_settings_that_a_person_changes_meanwhile_stay(loop: Loop, tmp_path: Path) -> None:
+    file = loop.root / ".ralph/rag_config.json"
+
+    def configure(event: Any) -> None:
+        if event.event == "doing" and not file.exists():
+            with loop.plan.changing_settings():
+                store(file, "search_limit", "5")
+
+    loop.on_event = configure
+    loop(scripted(tmp_path, {"steps": [{"bash": "sleep 0.2"}]}), max_iterations=1)
+    assert "search_limit" in file.read_text()

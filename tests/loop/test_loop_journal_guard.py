@@ -115,7 +115,7 @@ def test_records_that_others_save_meanwhile_stay(loop: Loop, tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     "command",
-    ["git checkout -q -b other; rm -r .ralph/db/memory", "git checkout -q HEAD~1", "git stash -q"],
+    ["git rm -qr .ralph; git commit -qm gone", "git checkout -q HEAD~1", "git stash -q"],
 )
 def test_what_git_took_away_is_left_and_reported(loop: Loop, tmp_path: Path, command: str) -> None:
     begin_repository(loop)
@@ -142,6 +142,50 @@ def test_a_commit_of_the_agent_does_not_hide_what_it_deleted(
     play(loop, tmp_path, f"echo > code.txt; git add -A; git commit -q -m two; rm -r {MEMORY}")
     assert len(loop.told()) == COUNT + 1
     assert "restored" in reported(loop)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git checkout -q -b other",
+        "echo two > code.txt; git stash push -q code.txt",
+        "echo two > code.txt; git stash -q; git stash drop -q",
+        "rm -rf .git",
+    ],
+)
+def test_f1_moves_of_git_do_not_hide_what_an_agent_deleted(
+    loop: Loop, tmp_path: Path, command: str
+) -> None:
+    begin_repository(loop)
+    (loop.root / "code.txt").write_text("one")
+    git(loop, "add", "-A")
+    git(loop, "commit", "-q", "-m", "the plan and the journal")
+    play(loop, tmp_path, f"{command}; rm -r {MEMORY}")
+    assert len(loop.told()) == COUNT + 1
+    assert "restored .ralph/db/memory/auth.jsonl: 13 lines lost" in reported(loop)
+
+
+def test_f1_an_agent_cannot_forget_through_the_library(loop: Loop, tmp_path: Path) -> None:
+    script = tmp_path / "wipe.py"
+    script.write_text(
+        "from ralph import open_ralph\n"
+        "with open_ralph('.') as ralph:\n"
+        "    auth = ralph.feature('auth')\n"
+        "    auth.forget([hit.id for hit in auth.recent(20)])\n"
+    )
+    without = "-u RALPH_TASK -u RALPH_FEATURE -u RALPH_PROJECT -u RALPH_STARTED"
+    for command in (f"{sys.executable} {script}", f"env {without} {sys.executable} {script}"):
+        if sys.platform == "linux" or "env" not in command:
+            play(loop, tmp_path, command)
+    summaries = [one.summary or "" for one in loop.told()]
+    assert sum(summary.startswith("Attempt") for summary in summaries) == COUNT
+
+
+def test_f1_a_deleted_copy_of_the_journal_is_reported(loop: Loop, tmp_path: Path) -> None:
+    with loop.opened() as ralph:
+        copies = f"{ralph.project.cache}/runs/*/journal"
+    play(loop, tmp_path, f"rm -r {copies} {MEMORY}")
+    assert "auth.jsonl could not be checked: its copy in Ralph's home was deleted" in reported(loop)
 
 
 def test_what_a_person_forgets_meanwhile_stays_forgotten(loop: Loop, tmp_path: Path) -> None:
@@ -183,7 +227,7 @@ def restore_slowly(root: str, copies: str, pause_s: float) -> None:
         replace(*words, **more)
 
     os.replace = slow
-    restore_lines(JournalFolder(Path(root)), Path(copies), lambda file, gone: True)
+    restore_lines(JournalFolder(Path(root)), Path(copies), lambda file, gone: set())
 
 
 def append_slowly(root: str, worker: int, count: int) -> None:
@@ -217,7 +261,7 @@ def test_kills_and_writers_in_the_middle_of_a_restore_lose_and_double_nothing(
     for process in (*writers, restorer):
         process.join()
     for _ in range(2):  # the next run does it, and another one changes nothing
-        restore_lines(JournalFolder(memory), copies, lambda file, gone: True)
+        restore_lines(JournalFolder(memory), copies, lambda file, gone: set())
     batch = JournalFolder(memory).journal("auth").read()
     since = [f"{worker}-{n}" for worker in (1, 2) for n in range(20)]
     assert sorted(located.record.source.run or "" for located in batch.records) == sorted(

@@ -40,9 +40,10 @@ class Loss(NamedTuple):
         return f"{self.name}: {', '.join(said)}"
 
 
-def copy_journals(journals: JournalFolder, folder: Path) -> None:
-    """Copy all journals to a folder, each under its lock."""
+def copy_journals(journals: JournalFolder, folder: Path) -> list[str]:
+    """Copy all journals to a folder, each under its lock; return the names of the files."""
     disk.make_folder(folder)
+    copied: list[str] = []
     for name in journals.names():
         journal = journals.journal(name)
         with (
@@ -52,14 +53,16 @@ def copy_journals(journals: JournalFolder, folder: Path) -> None:
             disk.appending(folder / journal.path.name) as target,
         ):
             shutil.copyfileobj(source, target, 1024 * 1024)
+            copied.append(journal.path.name)
+    return copied
 
 
 def restore_lines(
-    journals: JournalFolder, folder: Path, allowed: Callable[[str, list[bytes]], bool]
+    journals: JournalFolder, folder: Path, taken: Callable[[str, list[bytes]], set[bytes]]
 ) -> tuple[list[Loss], list[Loss]]:
     """Put lines back that the copies have and the journals lost, in one step for each journal.
 
-    `allowed` says, for a file's name and the lines it lost, whether they may be put back. Returns
+    `taken` returns, for a file's name and the lines it lost, those that are not put back. Returns
     what was restored, and what was left as it is. Lines that came since the copy stay.
     """
     restored: list[Loss] = []
@@ -81,11 +84,13 @@ def restore_lines(
                 continue
             present = Counter(found.splitlines())
             gone = [line for line in before.splitlines() if not present[line]]
-            if not allowed(file, gone):
-                left.append(loss)
-                continue
-            journal.put_whole(b"".join(lines))
-            restored.append(loss)
+            if not_ours := taken(file, gone):
+                left.append(Loss(journal.name, sum(line in not_ours for line in gone), 0))
+                kept = [line for line in before.splitlines() if line not in not_ours]
+                lines, loss = _merged(b"\n".join(kept), found, journal.name)
+            if loss.lines or loss.hidden:
+                journal.put_whole(b"".join(lines))
+                restored.append(loss)
     return restored, left
 
 

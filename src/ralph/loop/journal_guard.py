@@ -19,6 +19,7 @@ from ralph.memory.journal_copies import JournalCopies
 from ralph.memory.ralph import Ralph
 
 _GIT = "git.json"
+_MOST_STASHES = 50
 FOLDER = "journal"
 
 
@@ -46,10 +47,11 @@ class JournalGuard:
     def __init__(self, ralph: Ralph) -> None:
         self._copies = JournalCopies(ralph)
         self._root = ralph.project.root
+        self._copied: dict[Path, list[str]] = {}
 
     def begin(self, folder: Path) -> None:
         """Copy the journals to the folder of a run. Without a copy, the run is not guarded."""
-        self._copies.take(folder / FOLDER)
+        self._copied[folder] = self._copies.take(folder / FOLDER)
         if (state := git_state(self._root)) is not None:
             disk.make_folder(folder / FOLDER)
             disk.write(folder / FOLDER / _GIT, msgspec.json.encode(state))
@@ -59,16 +61,27 @@ class JournalGuard:
         before = _saved_state(folder / FOLDER / _GIT)
         now = git_state(self._root)
 
-        def allowed(file: Path, lost: list[bytes]) -> bool:
+        def taken(file: Path, lost: list[bytes]) -> set[bytes]:
             path = file.relative_to(self._root).as_posix()
-            return before == now or _is_not_gits(self._root, path, before, now, lost)
+            return _taken_by_git(self._root, path, before, now, lost)
 
+        gone = self._gone_copies(folder)
         try:
-            restored, left = self._copies.restore(folder / FOLDER, allowed)
+            restored, left = self._copies.restore(folder / FOLDER, taken)
         except (RalphError, OSError) as error:
             return JournalReport([f"the journals could not be checked: {error}"])
         copies = str(folder / FOLDER) if left else None
-        return JournalReport(_report(restored, left, before, now), copies)
+        return JournalReport([*gone, *_report(restored, left, before, now)], copies)
+
+    def _gone_copies(self, folder: Path) -> list[str]:
+        """Return a line for each copy that somebody deleted: its journal cannot be checked."""
+        copied = self._copied.pop(folder, [])
+        present = set(disk.names(folder / FOLDER)) if copied else set()
+        return [
+            f"{name} could not be checked: its copy in Ralph's home was deleted during the run"
+            for name in copied
+            if name not in present
+        ]
 
 
 def git_state(root: Path) -> GitState | None:
@@ -99,18 +112,41 @@ def _saved_state(file: Path) -> GitState | None:
     return None
 
 
-def _is_not_gits(
+def _taken_by_git(
     root: Path, path: str, before: GitState | None, now: GitState | None, lost: list[bytes]
-) -> bool:
-    """Return whether something else than git's moves took the lines: a commit may come between."""
-    if before is None or now is None or (before.branch, before.stash) != (now.branch, now.stash):
-        return False
-    old = _asked(root, "rev-parse", "-q", "--verify", f"{before.head}:./{path}")
-    new = _asked(root, "rev-parse", "-q", "--verify", f"{now.head}:./{path}")
-    if old == new:
-        return True
-    committed = set(_asked(root, "cat-file", "blob", new).split("\n")) if new else set()
-    return all(line.decode("utf-8", "surrogateescape") in committed for line in lost)
+) -> set[bytes]:
+    """Return which of the lost lines git took; what HEAD has of the file, git did not take."""
+    if before == now or not disk.find_repository(str(root)):
+        return set()
+    if now is None:  # a branch without a commit
+        return set(lost)
+    old = _blob(root, before.head, path) if before else ""
+    new = _blob(root, now.head, path)
+    missing = set(lost) - _lines_of(root, new)
+    if old != new:
+        return missing
+    # A commit, reset or branch that left the file alone takes nothing from it; a stash may.
+    stashed: set[bytes] = set()
+    for stash in _new_stashes(root, before.stash if before else "", now.stash):
+        for tree in (stash, f"{stash}^2", f"{stash}^3"):  # as it was, staged, not tracked
+            stashed |= _lines_of(root, _blob(root, tree, path))
+    return missing & stashed
+
+
+def _new_stashes(root: Path, before: str, now: str) -> list[str]:
+    if not now or before == now:
+        return []
+    stashes = _asked(root, "rev-list", "-g", f"--max-count={_MOST_STASHES}", "refs/stash").split()
+    return stashes[: stashes.index(before)] if before in stashes else stashes
+
+
+def _blob(root: Path, tree: str, path: str) -> str:
+    return _asked(root, "rev-parse", "-q", "--verify", f"{tree}:./{path}")
+
+
+def _lines_of(root: Path, blob: str) -> set[bytes]:
+    text = _asked(root, "cat-file", "blob", blob) if blob else ""
+    return {line.encode("utf-8", "surrogateescape") for line in text.split("\n")}
 
 
 def _report(

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from ralph.current_run import refuse_agent
 from ralph.errors import BadInput, NotFound
 from ralph.index.sync import Synced
 from ralph.journal import Selection
@@ -177,10 +178,12 @@ class Conversations:
         A conversation is removed with all its exchanges, or when its last exchange is. `titles` are
         the conversations that only lose their title.
         """
+        refuse_agent("forget conversations")
         return self.stream.forget(ids, reason=clean(reason), titles=titles)
 
     def bury(self, ids: Collection[str], *, reason: str) -> None:
         """Make sure that records with these ids are never saved; delete those that exist."""
+        refuse_agent("forget conversations")
         stream = self.stream
         at = now()
         stones = [Tombstone(one, at, reason) for one in ids if one not in stream.forgotten()]
@@ -539,6 +542,8 @@ def prune(
     memory: Conversations, *, dry_run: bool = False, at: datetime | None = None
 ) -> PrunedConversations:
     """Forget what is too old, in every project; with `dry_run`, only count it."""
+    if not dry_run:
+        refuse_agent("forget conversations")
     days = memory.store.settings.conversations_keep_days
     if not days:
         raise BadInput(

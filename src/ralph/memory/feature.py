@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from ralph import disk
+from ralph.current_run import refuse_agent
 from ralph.errors import BadInput, BadRecord, NotFound
 from ralph.index import Passage
 from ralph.journal import Draft, Selection
@@ -169,6 +170,7 @@ class ProjectStream(Stream):
 
     def forget(self, ids: Collection[str], *, reason: str | None = None) -> list[str]:
         """Delete these records from journal and index for good; return the ids that existed."""
+        refuse_agent("forget records")
         if gone := self.journal.forget(ids, reason=clean(reason)):
             self.store.erase_soon(self.target())
             AnchorStore(self.store.home).forget(gone)

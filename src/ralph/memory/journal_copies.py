@@ -18,19 +18,18 @@ class JournalCopies:
         if not ralph.remote and isinstance(ralph.store.journals, JournalFolder):
             self._journals = ralph.store.journals
 
-    def take(self, folder: Path) -> None:
-        """Copy all journals to the folder."""
-        if self._journals is not None:
-            copy_journals(self._journals, folder)
+    def take(self, folder: Path) -> list[str]:
+        """Copy all journals to the folder; return the names of the files."""
+        return [] if self._journals is None else copy_journals(self._journals, folder)
 
     def restore(
-        self, folder: Path, allowed: Callable[[Path, list[bytes]], bool]
+        self, folder: Path, taken: Callable[[Path, list[bytes]], set[bytes]]
     ) -> tuple[list[str], list[str]]:
-        """Put lost lines back; return what was restored, and what was not `allowed`."""
+        """Put lost lines back, except those that were `taken`; return what was done and left."""
         if self._journals is None:
             return [], []
         place = self._journals.path
         restored, left = restore_lines(
-            self._journals, folder, lambda file, lost: allowed(place / file, lost)
+            self._journals, folder, lambda file, lost: taken(place / file, lost)
         )
         return list(map(str, restored)), list(map(str, left))

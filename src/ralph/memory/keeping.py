@@ -19,6 +19,7 @@ import msgspec
 
 from ralph import disk
 from ralph.clients import CLIENTS
+from ralph.current_run import refuse_agent
 from ralph.errors import BadInput, BadPlan, BadRecord, NotFound
 from ralph.memory import store
 from ralph.memory.conversation_stream import folded, texts_of
@@ -291,6 +292,7 @@ def chosen_records(ralph: Ralph, choice: Choice) -> list[Record]:
 
 def forget(ralph: Ralph, choice: Choice, *, reason: str | None = None) -> Forgotten:
     """Forget what was chosen everywhere Ralph stores it; return what is gone and what is left."""
+    refuse_agent("forget records")
     # Rows of the table of moments may quote it: it is written anew when everything is gone.
     remove_moments(ralph)
     records = chosen_records(ralph, choice)

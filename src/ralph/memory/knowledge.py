@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from ralph.current_run import refuse_agent
 from ralph.errors import BadInput, JournalError, MemoryOff, NotFound
 from ralph.index import Embedder, Only, Passage
 from ralph.index.embedders.static import StaticEmbedder
@@ -463,6 +464,7 @@ class Knowledge(Stream):
 
     def forget(self, ids: Collection[str], *, reason: str | None = None) -> list[str]:
         """Delete entries, gates and outcomes for good, and the outcomes of patterns left empty."""
+        refuse_agent("forget what is published")
         wanted = set(ids)
         gone: list[str] = []
         for account in self.state.accounts():

@@ -31,7 +31,7 @@ from ralph.plan.judge import (
     merge_changes,
 )
 from ralph.plan.model import KINDS, SINGULAR, Data, Kind, as_list, by_key, deep_copy, identical
-from ralph.plan.store import ABSENT, Plan, digest
+from ralph.plan.store import ABSENT, SETTINGS, Plan, digest
 from ralph.plan.yaml import MAX_BYTES, PlanFile
 
 _TRIES = 5
@@ -116,7 +116,8 @@ class Guard:
         """Return the plan as it is now."""
         with self._plan.locked():
             at = self._plan.now()
-            files = {name: FileVersion(at, self._plan.raw(name)) for name in (*KINDS, "metadata")}
+            names = (*KINDS, "metadata", SETTINGS)
+            files = {name: FileVersion(at, self._plan.raw(name)) for name in names}
             return Snapshot(at, self._plan.log.last(), files, {name: [] for name in files})
 
     def observe(self, snapshot: Snapshot, *, idle: bool) -> None:
@@ -161,6 +162,7 @@ class Guard:
                         report.versions[kind] = (repair.first, without, repair.result)
                     break
             self._restore_metadata(snapshot, report)
+            self._restore_settings(snapshot, report)
         return report
 
     def _write(self, kind: Kind, repair: _FileRepair, report: GuardReport) -> None:
@@ -193,18 +195,37 @@ class Guard:
     def _restore_metadata(self, snapshot: Snapshot, report: GuardReport) -> None:
         """Restore the project's identity as a whole: an agent must not change it."""
         before = snapshot.files["metadata"].raw
+        if before is None or not (_parsed(before) or {}).get("project_id"):
+            return
         now = self._plan.raw("metadata")
-        if now == before or before is None or not (_parsed(before) or {}).get("project_id"):
+        if now != before and not (_parsed(now) and _is_persons(snapshot, "metadata", now)):
+            self._put_back("metadata", snapshot, report)
+
+    def _restore_settings(self, snapshot: Snapshot, report: GuardReport) -> None:
+        """Restore the project's settings: an agent could turn off memory, or its reviews, there."""
+        if SETTINGS not in snapshot.files:  # an earlier version took the snapshot
             return
-        seen = snapshot.seen["metadata"]
-        by_person = seen and seen[-1].raw == now and all(version.quiet for version in seen)
-        if by_person and now is not None and _parsed(now):
-            return
+        now = self._plan.raw(SETTINGS)
+        writes = self._plan.log.since(snapshot.writes, SETTINGS)
+        by_call = bool(writes) and writes[-1].after == digest(now)
+        unchanged = now == snapshot.files[SETTINGS].raw
+        if not (unchanged or by_call or _is_persons(snapshot, SETTINGS, now)):
+            self._put_back(SETTINGS, snapshot, report)
+
+    def _put_back(self, name: str, snapshot: Snapshot, report: GuardReport) -> None:
+        """Restore a whole file as it was before the run, and keep the one that was found."""
+        path = self._plan.path(name)
+        before = snapshot.files[name].raw
+        now = self._plan.raw(name)
         if now is not None:
-            report.copies.append(self._keep_copy("metadata", now))
-        disk.replace(self._plan.path("metadata"), before)
+            report.copies.append(self._keep_copy(name, now))
+        if before is None:
+            disk.remove(path)
+        else:
+            disk.replace(path, before)
         why = "it was changed while the agent ran"
-        report.restored.append(Restoration("metadata.yaml", "the file", why))
+        verb = "removed" if before is None else "restored"
+        report.restored.append(Restoration(path.name, "the file", why, verb))
 
     def _clear(self, name: str, report: GuardReport) -> None:
         """Move away anything that is not a readable file, such as a folder or a link."""
@@ -223,7 +244,7 @@ class Guard:
         disk.make_folder(folder)
         for old in disk.names(folder)[:-100]:
             disk.remove(folder / old)
-        copy = folder / f"{self._stamp()}-{digest(raw)[:6]}-{name}.yaml"
+        copy = folder / f"{self._stamp()}-{digest(raw)[:6]}-{self._plan.path(name).name}"
         disk.create(copy, raw)
         return str(copy)
 
@@ -447,6 +468,12 @@ def _comments(raw: bytes | None, data: Data) -> set[str]:
     found = set(_COMMENT.findall((raw or b"").decode("utf-8", "replace")))
     text = " ".join(str(data).replace("\\n", " ").split())
     return {comment for comment in found if " ".join(comment.split()) not in text}
+
+
+def _is_persons(snapshot: Snapshot, name: str, now: bytes | None) -> bool:
+    """Whether the file was only changed while the agent had no tool call running."""
+    seen = snapshot.seen[name]
+    return bool(seen) and seen[-1].raw == now and all(version.quiet for version in seen)
 
 
 def _is_usable(path: Path) -> bool:

@@ -24,6 +24,8 @@ from ralph.state_folders import state_folder
 Entry = TypeVar("Entry")
 LOCK_TIMEOUT_S = 30.0
 ABSENT = "absent"
+# The name of the project's settings among the files that the guard knows.
+SETTINGS = "settings"
 
 
 class Write(msgspec.Struct, frozen=True):
@@ -147,7 +149,9 @@ class Plan:
         self._read: dict[Kind, tuple[str, PlanFile]] = {}
 
     def path(self, kind: str) -> Path:
-        """Return the file of one kind, or of the project's `metadata`."""
+        """Return the file of one kind, or of the project's `metadata` or `settings`."""
+        if kind == SETTINGS:
+            return self.folder.parent / disk.SETTINGS_FILE
         return self.folder / f"{kind}.yaml"
 
     def file_name(self, kind: Kind) -> str:
@@ -229,6 +233,14 @@ class Plan:
                     raw = new.text.encode()
                     self.put(kind, raw, what)
                     self._read[kind] = (digest(raw), new)
+
+    @contextlib.contextmanager
+    def changing_settings(self) -> Iterator[None]:
+        """Log that a person changes the project's settings through Ralph: the guard keeps that."""
+        before = self.raw(SETTINGS)
+        yield
+        if (after := self.raw(SETTINGS)) is not None:
+            self.log.note(self.now(), SETTINGS, before, after, "settings")
 
     def put(self, kind: Kind, raw: bytes, what: str) -> None:
         """Replace the whole file and log it as Ralph's own write; needs the lock."""

@@ -394,3 +394,19 @@ def test_an_orphan_of_an_agent_is_still_in_its_run(project: Path, tmp_path: Path
     orphan = f"(env -u RALPH_TASK -u RALPH_FEATURE setsid {call} &) ; sleep 5"
     loop(scripted(tmp_path, {"steps": [{"bash": orphan}]}), max_iterations=1)
     assert "may not call `ralph learning review`" in said.read_text()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows the environment of parents")
+def test_f6_hooks_tell_an_agent_without_its_variables_nothing_private(
+    project: Path, tmp_path: Path, ralph: Line
+) -> None:
+    ralph.well("remember", "--private", "My login at the vendor is kept in the safe.")
+    loop = Loop(project, embedder="none")
+    said = tmp_path / "said.txt"
+    given = json.dumps({"session_id": "s1", "cwd": str(project), "prompt": "vendor login safe"})
+    (tmp_path / "given.json").write_text(given)
+    hook = f"{{{{ralph}}}} hook user-prompt-submit < {tmp_path / 'given.json'}"
+    without = "env -u RALPH_TASK -u RALPH_FEATURE -u RALPH_PROJECT -u RALPH_STARTED"
+    steps = [{"bash": f"{without} {hook} >> {said}"}]
+    loop(scripted(tmp_path, {"steps": steps}), max_iterations=1)
+    assert "vendor" not in said.read_text()

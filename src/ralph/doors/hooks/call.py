@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ralph import disk
-from ralph.current_run import current_run
+from ralph.current_run import current_run, restore_run
 from ralph.memory.activity import note_activity, read_activity, work_is_pending
 from ralph.memory.servers import server_folders
 from ralph.state_folders import hooks_folder
@@ -211,6 +211,7 @@ def serve(argv: list[str], data: bytes | None = None) -> int:
             note(log_folders(known, home), event, what, known)
 
     watch = HookTimer(_USUAL_S, late)
+    restore_run(os.environ)
     try:
         event_input, trouble = _read(read_stdin() if data is None else data)
         root = find_root(_starts(project, event_input), home)

@@ -17,6 +17,7 @@ from starlette.responses import Response
 from ralph.config import RULES, USER_FILE, Config, Settings, clear, home_folder, load, store
 from ralph.doors.web.page import PageCall, Site
 from ralph.memory.project import PlainFolder
+from ralph.plan.store import Plan
 from ralph.records import clean
 from ralph.text.tokens import plural
 
@@ -96,11 +97,15 @@ def change_setting(call: PageCall) -> Response:
     project = call.site.project
     own = form.get("where") == "user" or isinstance(project, PlainFolder)
     file = home / USER_FILE if own else project.settings_file
-    if form.get("action") == "unset":
-        text = f"{key} is no longer in {file.name}." if clear(file, key) else "It was not there."
-    else:
-        store(file, key, form.get("value", ""), home=home)
-        text = f"Saved {key} in {file.name}."
+    plan = Plan(project.root, state=project.cache)
+    with contextlib.nullcontext() if own else plan.changing_settings():
+        if form.get("action") == "unset":
+            removed = clear(file, key)
+            text = f"{key} is no longer in {file.name}." if removed else "It was not there."
+        else:
+            store(file, key, form.get("value", ""), home=home)
+            text = f"Saved {key} in {file.name}."
+    if form.get("action") != "unset":
         stronger = [one for one in _load(call.site).origins if one.key == key]
         if stronger and stronger[0].origin != str(file):
             text += f" {stronger[0].origin} takes precedence."

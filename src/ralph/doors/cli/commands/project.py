@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -35,6 +37,7 @@ from ralph.index.sync import choose_embedder
 from ralph.memory import pausing
 from ralph.memory import project as projects
 from ralph.memory.store import FEATURES, NOTES, open_journals
+from ralph.plan.store import Plan
 from ralph.records import clean
 from ralph.text.tokens import plural
 
@@ -165,11 +168,14 @@ def config(key: str | None, value: str | None, user: bool, unset: bool) -> Resul
     file = _settings_file(user=user or (unset and personal))
     stored = None
     if unset:
-        text = f"{key} is no longer in {file}" if clear(file, key) else f"{key} was not in {file}"
+        with _changing(file):
+            removed = clear(file, key)
+        text = f"{key} is no longer in {file}" if removed else f"{key} was not in {file}"
         if not user and not personal and has_setting(home_folder() / USER_FILE, key):
             text += f"; it is in your own settings: ralph config --user --unset {key}"
     else:
-        stored = store(file, key, str(value), home=home_folder())
+        with _changing(file):
+            stored = store(file, key, str(value), home=home_folder())
         text = f"{key} is now {_value_text(stored)}, in {file}"
     notes = [
         f"{origin.origin} takes precedence: {key} is {_value_text(origin.value)} here"
@@ -209,6 +215,17 @@ def _settings_file(*, user: bool) -> Path:
         return home_folder() / USER_FILE
     todo = "Run: ralph init, or add --user for all projects."
     return context.the_project(todo=todo).settings_file
+
+
+@contextlib.contextmanager
+def _changing(file: Path) -> Iterator[None]:
+    """Change a file of settings; if it is the project's, the guard of a run keeps the change."""
+    if file.name == USER_FILE:
+        yield
+        return
+    project = context.the_project()
+    with Plan(project.root, state=project.cache).changing_settings():
+        yield
 
 
 # -- trust

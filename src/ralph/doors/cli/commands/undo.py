@@ -82,5 +82,5 @@ def _restored_journal(changes: AgentChanges) -> list[str]:
         return []
     with context.opened(anywhere=False) as ralph:
         copies = JournalCopies(ralph)
-        restored, _ = copies.restore(Path(changes.journal), lambda file, lost: True)
+        restored, _ = copies.restore(Path(changes.journal), lambda file, lost: set())
     return restored
