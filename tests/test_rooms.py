@@ -20,6 +20,7 @@ VALUES = {"records"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "disk": set(),
+    "plugins": set(),
     "state_folders": {"disk"},
     "records": {"text"},
     "text": set(),
@@ -30,8 +31,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "capture": {*VALUES, "text"},
     "journal": {"records", "disk"},
     "wire": set(),
-    "index": {*VALUES, "text", "journal", "disk", "wire", "programs"},
-    "recall": {*VALUES, "text", "index"},
+    "index": {*VALUES, "text", "journal", "disk", "wire", "programs", "plugins"},
+    "recall": {*VALUES, "text", "index", "plugins"},
     "plan": {*VALUES, "text", "disk", "state_folders", "current_run"},
     "memory": {
         *VALUES,
@@ -51,7 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "current_run",
     },
     "prompt": {"records", "text", "recall", "plan", "memory"},
-    "clients": {*VALUES, "text", "capture", "disk", "programs"},
+    "clients": {*VALUES, "text", "capture", "disk", "programs", "plugins"},
     "loop": {
         *VALUES,
         "text",

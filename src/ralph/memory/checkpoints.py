@@ -18,7 +18,6 @@ from ralph import disk, errors
 from ralph.index import ASIDE, Collection, Embedder, IndexView, Passage, Vectors
 from ralph.index.embedders.static import StaticEmbedder
 from ralph.journal import Draft
-from ralph.memory.knowledge_state import facets
 from ralph.memory.store import days_before, is_before, once_a_day
 from ralph.recall.patterns import case_of
 from ralph.recall.sameness import (
@@ -33,8 +32,13 @@ from ralph.recall.sameness import (
 )
 from ralph.records import Record, now, utc
 from ralph.records import knowledge as kinds
-from ralph.records.iteration import EMBEDDING_CHARS
-from ralph.records.knowledge import CheckpointKind, Entry, PublishedEntry, knowledge_from
+from ralph.records.knowledge import (
+    CheckpointKind,
+    Entry,
+    PublishedEntry,
+    facets,
+    knowledge_from,
+)
 from ralph.text.rarity import usual_rarity
 from ralph.text.sameness import gist
 from ralph.text.tokens import query_tokens, stem
@@ -48,28 +52,6 @@ EXPIRED = "older than knowledge_keep_days"
 NOT_GIVING = "this project does not share knowledge (knowledge_give is false)"
 # How many entries one published line covers.
 BATCH = 500
-_HEADING_CHARS = 300
-_SOLUTION_CHARS = 1000
-
-
-def passages(record: Record) -> Sequence[Passage]:
-    """Return an entry's passages: its problem, and its solution under the problem's first line.
-
-    Only the beginning of a solution is used: a whole patch has words about everything.
-    """
-    if record.kind not in kinds.ENTRIES:
-        return ()
-    try:
-        entry: Entry = knowledge_from(record)
-    except errors.BadRecord:
-        return ()
-    both = case_of(entry)
-    problem = f"{entry.subject}\n{both.problem}".strip()[:EMBEDDING_CHARS]
-    first, _, rest = problem.partition("\n")
-    solution = f"{first[:_HEADING_CHARS]}\n{both.solution[:_SOLUTION_CHARS]}"
-    of = facets(entry.agent_type, entry.task_type, entry.technology, entry.entry_type)
-    texts = ((first, rest, problem), ("", solution, solution))
-    return [Passage(title, text, embed=embed, facets=of) for title, text, embed in texts]
 
 
 def said_draft(said: kinds.LedgerEvent, identity: str) -> Draft:
@@ -390,7 +372,7 @@ def _publish_batch(
     """Publish some staged entries; return them with their patterns."""
     index = memory.store.index
     embedder = memory.store.embedder
-    cuts = [passages(record) for record in records]
+    cuts = [memory.passages(record) for record in records]
     ahead = None if embedder is None else CachedEmbedder(embedder)
     if ahead is not None:
         ahead.embed_ahead(passage.embed for cut in cuts for passage in cut)

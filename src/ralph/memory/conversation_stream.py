@@ -12,7 +12,6 @@ from typing import Any, Literal
 import msgspec
 
 from ralph.errors import BadRecord
-from ralph.index import ASIDE, DERIVED, Passage
 from ralph.journal import Selection
 from ralph.memory.anchors import AnchorStore, SavedAnchor
 from ralph.memory.store import CONVERSATIONS, Store, Stream, numbered
@@ -350,22 +349,6 @@ class ConversationStream(Stream):
         hit = super().hit(record, last_number)
         return msgspec.structs.replace(hit, private=record.kind == NOTE)
 
-    def passages(self, record: Record) -> Sequence[Passage]:
-        """Return the passages that a record is found by."""
-        with contextlib.suppress(BadRecord):
-            if record.kind == schema.EXCHANGE:
-                return _exchange_passages(schema.content_of(record))
-            if record.kind in (schema.SUMMARY, NOTE):
-                text = schema.content_of(record).text
-                facets = DERIVED if record.kind == schema.SUMMARY else {}
-                return [Passage(title="", text=text, embed=text, facets=facets)]
-            if record.kind == schema.DOCUMENT:
-                section: schema.Document = schema.content_of(record)
-                whole = f"{section.heading}\n{section.text}".strip()[:EMBEDDING_CHARS]
-                text = section.text[:EMBEDDING_CHARS]
-                return [Passage(title=section.heading, text=text, places=section.path, embed=whole)]
-        return ()
-
     def standing(self) -> list[Record]:
         """Return every record in the journals, even forgotten ones that a merge brought back."""
         found = [record for part in self.parts for record in part.records()]
@@ -633,24 +616,6 @@ class ConversationStream(Stream):
 
 def _holds_work(exchange: Exchange) -> bool:
     return bool(exchange.files_touched or exchange.errors)
-
-
-def _exchange_passages(exchange: Exchange) -> Sequence[Passage]:
-    """Return an exchange's passage; the question is the title, as it says what this is about.
-
-    All words are indexed, but only the beginnings of question and answer are embedded.
-    """
-    asked = exchange.user[:EMBEDDING_CHARS]
-    rest = exchange.user[EMBEDDING_CHARS:]
-    embed = ASIDE.join(filter(None, (asked, exchange.assistant[:EMBEDDING_CHARS])))
-    if not embed:
-        return ()
-    beside = [text for one in exchange.errors for text in (one.message, one.resolution)]
-    beside += [text for one in exchange.decisions for text in (one.description, one.rationale)]
-    beside += [file.path for file in exchange.files_touched]
-    text = "\n".join(part for part in beside if part)
-    places = f"{exchange.assistant}\n{rest}".strip()
-    return [Passage(title=asked, text=text, places=places, embed=embed)]
 
 
 # -- Which texts reveal what is forgotten.

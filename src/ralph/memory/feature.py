@@ -10,31 +10,26 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from ralph import disk
 from ralph.current_run import refuse_agent
 from ralph.errors import BadInput, BadRecord, NotFound
-from ralph.index import Passage
 from ralph.journal import Draft, Selection
 from ralph.journal.file import check_name, file_name
 from ralph.memory.anchors import AnchorStore
 from ralph.memory.store import NOTES, Answer, ProjectStore, Stream, find_id, numbered, unasked
-from ralph.recall import KINDS, Hit
+from ralph.recall import Hit
+from ralph.recall.kinds import KINDS
 from ralph.records import JournalRecord, Record, Source, clean, clean_text, now, utc
 from ralph.records import iteration as kind
-from ralph.records.conversation import content_of, record_of
 from ralph.records.iteration import KIND, ErrorSeen, FileAction, FileTouched, Iteration, from_record
-from ralph.records.note import Note
 
 # -- Preparing an iteration for saving: remove secrets, apply limits, make paths relative.
 
 
-# How many thoughts of an iteration get their own passage, besides the first. One more passage has
-# the rest.
-_MOST_THOUGHTS = 12
 # Numbers continue from the highest, so a huge one would leave none after it.
 _LAST_NUMBER = 1_000_000_000
 
@@ -116,6 +111,9 @@ class FileSeen(msgspec.Struct, frozen=True):
     last_iteration: int
 
 
+_C = TypeVar("_C", bound=msgspec.Struct)
+
+
 class ProjectStream(Stream):
     """One journal of a project, and the index's collection that follows it."""
 
@@ -188,29 +186,17 @@ class NoteMemory(ProjectStream):
     def __init__(self, store: ProjectStore) -> None:
         super().__init__(NOTES, store)
 
-    def remember(self, note: Note) -> tuple[Note, bool]:
-        """Save a note; return it as it is stored, and whether it is new."""
-        if known := self.find(note.id):
+    def remember(self, content: _C) -> tuple[_C, bool]:
+        """Save a note or a record of a kind from outside; return it as stored and if it is new."""
+        record = KINDS.of_content(content).record(content)
+        if known := self.find(record.id):
             return known[0].record, False
-        if note.id in self.forgotten():  # written again after it was forgotten
-            note = msgspec.structs.replace(note, id=uuid.uuid4().hex[:16])
+        if record.id in self.forgotten():  # written again after it was forgotten
+            record = msgspec.structs.replace(record, id=uuid.uuid4().hex[:16])
         self.store.ensure()
-        [appended] = self.journal.append([numbered(record_of(note))])
+        [appended] = self.journal.append([numbered(record)])
         self.store.sync_soon(self.target())
-        return content_of(appended.record), appended.fresh
-
-    def content(self, record: Record) -> Any:
-        """Return the note, or other content, of a record."""
-        return content_of(record)
-
-    def passages(self, record: Record) -> Sequence[Passage]:
-        """Return a note as one passage."""
-        with contextlib.suppress(BadRecord):
-            if (note := self.content(record)) and (row := KINDS.get(record.kind)):
-                title = row.title(note)
-                text = row.text(note)
-                return [Passage(title=title, text=text, embed=f"{title}\n{text}".strip())]
-        return ()
+        return self.content(appended.record), appended.fresh
 
 
 class FeatureMemory(ProjectStream):
@@ -345,41 +331,14 @@ class FeatureMemory(ProjectStream):
         return sorted(self.iterations(), key=_age, reverse=True)
 
     def content(self, record: Record) -> Any:
-        """Return the iteration in a record."""
-        return from_record(record) if record.kind == KIND else None
+        """Return the iteration in a record; the journal of a feature has nothing else."""
+        return super().content(record) if record.kind == KIND else None
 
     def when(self, record: Record, last_number: int) -> str:
         """Return which iteration it was, and how many iterations ago."""
         ago = last_number - record.number
         counted = f"{ago} iteration{'s' if ago > 1 else ''} ago" if ago > 0 else "the latest"
         return f"iteration {record.number}, {counted}"
-
-    def passages(self, record: Record) -> Sequence[Passage]:
-        """Return a passage for each thought of an iteration, under its title."""
-        iteration: Iteration | None = None
-        with contextlib.suppress(BadRecord):
-            iteration = self.content(record)
-        if iteration is None:
-            return ()
-        title = iteration.task_title
-        places = [file.path for file in iteration.files_touched]
-        places += [error.file_path for error in iteration.errors if error.file_path]
-        task: tuple[str, ...] = () if iteration.task_id is None else (str(iteration.task_id),)
-        facets = {"type": (record.kind,), "outcome": (iteration.outcome,), "task_id": task}
-        first, *others = kind.thoughts(iteration) or [""]
-        if len(others) > _MOST_THOUGHTS:
-            others[_MOST_THOUGHTS:] = ["\n".join(others[_MOST_THOUGHTS:])]
-        named = "\n".join(dict.fromkeys(places))
-        return [
-            Passage(
-                title=title,
-                text=text[: kind.EMBEDDING_CHARS],
-                places="" if place else named,
-                embed=f"{title}\n{text}".strip()[: kind.EMBEDDING_CHARS],
-                facets=facets,
-            )
-            for place, text in enumerate([first, *others])
-        ]
 
 
 def _age(pair: tuple[JournalRecord, Iteration]) -> tuple[int, str]:

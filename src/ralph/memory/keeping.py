@@ -27,7 +27,6 @@ from ralph.memory.inbox import forget_answers
 from ralph.memory.knowledge_state import stream_of
 from ralph.memory.lessons import taught_by
 from ralph.memory.moments import remove_moments, write_moments
-from ralph.memory.plan_stream import LEARNING, FeatureLearning, plan_content
 from ralph.memory.ralph import Ralph
 from ralph.memory.sessions import read_marks, write_marks
 from ralph.memory.store import CONVERSATIONS, FEATURES, KNOWLEDGE, NOTES
@@ -38,7 +37,7 @@ from ralph.records import Record
 from ralph.records.conversation import CONVERSATION, content_of, conversation_id
 from ralph.records.iteration import TRUNCATED, Iteration
 from ralph.records.knowledge import ENTRIES, GATE, OUTCOME, FailureSolution, knowledge_from
-from ralph.records.learning import read_learning
+from ralph.records.learning import LEARNING, FeatureLearning, read_learning
 from ralph.text.tokens import plural, tokens
 
 if TYPE_CHECKING:
@@ -428,7 +427,7 @@ class Words:
 
 def learnings_of(ralph: Ralph) -> list[FeatureLearning]:
     """Return every learning of the plan; none while it is unreadable, as `plan check` reports."""
-    return [plan_content(one) for one in ralph.plan.records() if one.kind == LEARNING]
+    return [ralph.plan.content(one) for one in ralph.plan.records() if one.kind == LEARNING]
 
 
 def plan_places(ralph: Ralph, words: Words) -> list[str]:

@@ -18,12 +18,12 @@ import msgspec
 
 from ralph.current_run import refuse_agent
 from ralph.errors import BadInput, JournalError, MemoryOff, NotFound
-from ralph.index import Embedder, Only, Passage
+from ralph.index import Embedder, Only
 from ralph.index.embedders.static import StaticEmbedder
 from ralph.index.sync import IndexSpec
 from ralph.journal import Draft
 from ralph.memory import checkpoints, knowledge_state, store
-from ralph.memory.knowledge_state import KnowledgeState, ProjectKnowledge, PublishedState, facets
+from ralph.memory.knowledge_state import KnowledgeState, ProjectKnowledge, PublishedState
 from ralph.memory.store import KNOWLEDGE, Answer, Store, Stream, find_id
 from ralph.recall import Hit
 from ralph.recall import patterns as rules
@@ -33,7 +33,7 @@ from ralph.recall.search import Candidate, Found, Question, WordsHeld, conclude
 from ralph.records import Complaint, Record, clean, now
 from ralph.records import knowledge as kinds
 from ralph.records.iteration import EMBEDDING_CHARS
-from ralph.records.knowledge import Entry, Outcome, knowledge_from
+from ralph.records.knowledge import Entry, Outcome, facets, knowledge_from
 from ralph.text.redact import redact
 from ralph.text.signature import names_in
 
@@ -495,14 +495,6 @@ class Knowledge(Stream):
         """Return what the index needs to follow published entries."""
         own = super().target()
         return own if embedder is None else msgspec.structs.replace(own, embedder=embedder)
-
-    def content(self, record: Record) -> Any:
-        """Return the entry in a record."""
-        return knowledge_from(record)
-
-    def passages(self, record: Record) -> Sequence[Passage]:
-        """Return the passages that an entry is found by."""
-        return checkpoints.passages(record)
 
     def records(self) -> list[Record]:
         """Return every published record that is indexed."""

@@ -18,7 +18,7 @@ from ralph.memory.store import short_hash
 from ralph.records import JournalRecord, Record, clean_text, utc
 from ralph.records import knowledge as kinds
 from ralph.records.iteration import cut
-from ralph.records.knowledge import ENTRIES, Entry, Outcome, knowledge_from
+from ralph.records.knowledge import ENTRIES, Entry, Outcome, facet_values, knowledge_from
 from ralph.text.redact import redact
 from ralph.text.sanitize import strip_marked, visible
 from ralph.text.signature import is_solution
@@ -357,17 +357,3 @@ def prepared_entry(entry: Entry) -> Entry:
         todo = "Say what was changed, or which command or option helped."
         raise BadRecord(f"{shorten(steps, 60)!r} does not say what solved it", todo=todo)
     return msgspec.structs.replace(entry, **texts)
-
-
-def facet_values(text: str | None) -> tuple[str, ...]:
-    """Return the comma-separated values, each once."""
-    parts = (" ".join(part.split()).casefold() for part in (text or "").split(","))
-    return tuple(dict.fromkeys(part for part in parts if part))
-
-
-def facets(
-    agent_type: str | None, task_type: str | None, technology: str | None, *entry_types: str
-) -> dict[str, tuple[str, ...]]:
-    """Return the facets of an entry, or those that a query asks for."""
-    given = {"agent_type": agent_type, "task_type": task_type, "technology": technology}
-    return {"entry_type": entry_types, **{name: facet_values(given[name]) for name in given}}

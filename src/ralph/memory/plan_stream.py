@@ -8,58 +8,23 @@ import hashlib
 import re
 import uuid
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from ralph import disk
 from ralph.errors import BadInput, UnsafeFile
-from ralph.index import DERIVED, Passage
 from ralph.journal import Batch
 from ralph.memory.feature import ProjectStream
 from ralph.memory.store import PLAN, ProjectStore
-from ralph.records import Complaint, JournalRecord, Record, read_body, short_id, write_body
-from ralph.records.iteration import EMBEDDING_CHARS
-from ralph.records.learning import Learning
+from ralph.records import Complaint, JournalRecord, Record, short_id, write_body
+from ralph.records.learning import FEATURE, LEARNING, FeatureLearning, FeatureSnapshot
 
-LEARNING = "learning"
-FEATURE = "feature"
 _NAMESPACE = uuid.UUID("1b0a58f4-8a0c-5b57-8a3e-2f1f5a0f9c11")
 _NO_TIME = "1970-01-01T00:00:00Z"
 # The start of a list entry.
 _ENTRY = re.compile(rb"^\s*- ", re.MULTILINE)
 _FILES: tuple[Literal["features", "tasks"], ...] = ("features", "tasks")
-
-
-class FeatureLearning(Learning, frozen=True, omit_defaults=True, kw_only=True):
-    """A learning, and the feature it belongs to."""
-
-    feature: str = ""
-
-
-class FeatureSnapshot(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What the plan says about a feature now."""
-
-    feature: str
-    description: str
-    architecture: str = ""
-    boundaries: str = ""
-    current_state: str = ""
-
-    @property
-    def text(self) -> str:
-        """All of it as one text."""
-        parts = (self.description, self.architecture, self.boundaries, self.current_state)
-        return "\n".join(filter(None, parts))
-
-
-_TYPES = {LEARNING: FeatureLearning, FEATURE: FeatureSnapshot}
-_DECODERS = {kind: msgspec.json.Decoder(type_).decode for kind, type_ in _TYPES.items()}
-
-
-def plan_content(record: Record) -> Any:
-    """Return the learning or the snapshot in a record."""
-    return read_body(_DECODERS[record.kind], record)
 
 
 class PlanJournal:
@@ -131,18 +96,6 @@ class PlanStream(ProjectStream):
 
     def __init__(self, store: ProjectStore) -> None:
         super().__init__(PLAN, store, PlanJournal(store))
-
-    def content(self, record: Record) -> Any:
-        """Return the learning, or the snapshot of a feature, in a record."""
-        return plan_content(record)
-
-    def passages(self, record: Record) -> Sequence[Passage]:
-        """Return the passages that a record is found by."""
-        content = plan_content(record)
-        text = content.text[:EMBEDDING_CHARS]
-        title, facets = (content.feature, DERIVED) if record.kind == FEATURE else ("", {})
-        of = {"type": (record.kind,), **facets}
-        return [Passage(title=title, text=text, embed=text, facets=of)]
 
     def verify(self) -> tuple[int, list[Complaint]]:
         """Return how many there are; `ralph plan check` reports problems in the plan itself."""

@@ -22,7 +22,8 @@ from ralph.memory.feature import FeatureMemory, NoteMemory, ProjectStream, Saved
 from ralph.memory.project import Project, find_project, need_project
 from ralph.memory.standing import CodeStandings, keep_anchors
 from ralph.memory.store import NOTES, PLAN, SHORTEST_ID, Answer, ProjectStore, Stream, find_id
-from ralph.recall import KINDS, PERSON, Hit, Keeper, Scope, event_of, kinds_of
+from ralph.recall import PERSON, Hit, Scope, event_of
+from ralph.recall.kinds import KINDS, Keeper, kinds_of
 from ralph.recall.search import Found, conclude
 from ralph.records import Source
 from ralph.records.conversation import EXCHANGE
@@ -39,9 +40,12 @@ if TYPE_CHECKING:
 
 
 class _Reach(msgspec.Struct, frozen=True):
-    """The kinds, memories and features that a call covers, and its time range (end excluded)."""
+    """The kinds, memories and features that a call covers, and its time range (end excluded).
 
-    kinds: frozenset[str]
+    `kinds` is None for all of them, also those that other packages add.
+    """
+
+    kinds: frozenset[str] | None
     keepers: frozenset[Keeper]
     features: Sequence[str] | None
     # Before and after every timestamp.
@@ -52,7 +56,7 @@ class _Reach(msgspec.Struct, frozen=True):
         """Whether a hit is covered; the project's own notes belong to every feature."""
         feature = getattr(hit.record, "feature", None)
         return (
-            hit.kind in self.kinds
+            (self.kinds is None or hit.kind in self.kinds)
             and (self.features is None or feature == "" or feature in self.features)
             and self.first <= hit.at < self.end
         )
@@ -297,11 +301,12 @@ class Ralph:
         if count < 1:
             raise BadInput(f"count must be at least 1, not {count}")
         count = min(count, sys.maxsize)
-        daily = [name for name, row in KINDS.items() if row.daily]
-        reach = self._reach(scope, kinds or daily, features, (), since, until)
+        reach = self._reach(scope, kinds, features, (), since, until, only_daily=not kinds)
         newest = None if since or until or everywhere else count
         hits = self._find("", reach, everywhere=everywhere, newest=newest)
         fit = list(filter(reach.has, reversed(hits)))
+        if not kinds:
+            fit = [hit for hit in fit if KINDS[hit.kind].daily]
         fit.sort(key=lambda hit: hit.at, reverse=True)
         # If an exchange in a person's session was also an iteration, list only the iteration.
         iterations = {event_of(hit) for hit in fit if hit.kind == ITERATION}
@@ -360,10 +365,14 @@ class Ralph:
         tags: Collection[str] = (),
         since: str | None = None,
         until: str | None = None,
+        only_daily: bool = False,
     ) -> _Reach:
         """Return what a call covers in this scope."""
-        wanted = kinds_of(kinds)
-        keepers = scope.keepers & {one for kind in wanted for one in KINDS[kind].keepers}
+        wanted = kinds_of(kinds) if kinds else None
+        rows = [KINDS[kind] for kind in (KINDS if wanted is None else wanted)]
+        keepers = scope.keepers & {
+            keeper for row in rows if row.daily or not only_daily for keeper in row.keepers
+        }
         if scope.feature is not None:
             features = [scope.feature]
         if features is not None:
@@ -386,7 +395,8 @@ class Ralph:
         `names`: the streams that are not empty, if known already.
         """
         streams: list[ProjectStream] = []
-        kinds = {KINDS[kind].stream for kind in (reach.kinds if reach else KINDS)}
+        wanted = reach.kinds if reach is not None else None
+        kinds = {KINDS[kind].stream for kind in (KINDS if wanted is None else wanted)}
         features = reach.features if reach else None
         if features is None and names is not None:
             features = sorted(names - {NOTES, PLAN})

@@ -50,13 +50,14 @@ from ralph.memory.servers import find_login
 from ralph.memory.standing import CodeStandings, keep_anchors
 from ralph.memory.store import Answer, find_id
 from ralph.recall import PERSON, Hit, Scope
+from ralph.recall.kinds import KINDS
 from ralph.recall.patterns import Pattern, Patterns
 from ralph.records import JournalRecord, Record, Source, clean, clean_text, now, utc
 from ralph.records import conversation as talk
 from ralph.records import iteration as iterations_of
 from ralph.records.iteration import KIND as ITERATION
 from ralph.records.iteration import RECENT_COUNT, Iteration
-from ralph.records.knowledge import Entry
+from ralph.records.knowledge import Entry, entry_from_plain
 from ralph.records.note import Author, Note, make_note
 from ralph.wire import BUSY, Deadline, Reply, Wire, usable_url
 
@@ -568,7 +569,7 @@ class RemoteKnowledge(OnServer):
         """Stage a failure with its verified solution, a rejected or an approved gate."""
         told = self.ralph.call("POST", "/knowledge/entries", dict(plain))
         return SavedEntry(
-            told["id"], values.as_entry(told["record"]), told["fresh"], told["staged"]
+            told["id"], entry_from_plain(told["record"]), told["fresh"], told["staged"]
         )
 
     def checkpoint(self, *, kind: str = "manual") -> CheckpointResult:
@@ -603,7 +604,9 @@ class RemoteKnowledge(OnServer):
 
     def patterns(self) -> Patterns:
         """Every pattern, the most frequent first."""
-        return Patterns(map(values.as_pattern, self.ralph.call("GET", "/knowledge/patterns")))
+        return Patterns(
+            map(KINDS["pattern"].from_plain, self.ralph.call("GET", "/knowledge/patterns"))
+        )
 
     def pattern(self, wanted: str) -> Pattern:
         """One pattern by its id or the beginning of it."""
@@ -616,7 +619,7 @@ class RemoteKnowledge(OnServer):
         told = self.ralph.call(
             "POST", path, {**asked, **values.facets(of), **values.limits(bounds)}
         )
-        found = Patterns(map(values.as_pattern, told["patterns"]))
+        found = Patterns(map(KINDS["pattern"].from_plain, told["patterns"]))
         found.notes = tuple(told["notes"])
         return found
 

@@ -5,28 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from ralph.errors import BadInput
 from ralph.memory.anchors import SavedAnchor, read_anchor
-from ralph.memory.plan_stream import FEATURE, LEARNING, FeatureLearning, FeatureSnapshot
 from ralph.recall import Hit
-from ralph.recall.patterns import Pattern
-from ralph.records import conversation as talk
-from ralph.records.iteration import KIND as ITERATION
-from ralph.records.iteration import Iteration
-from ralph.records.knowledge import ENTRIES, Entry
-from ralph.records.note import NOTE, Note
-
-_RECORDS: dict[str, Any] = {
-    ITERATION: Iteration,
-    NOTE: Note,
-    LEARNING: FeatureLearning,
-    FEATURE: FeatureSnapshot,
-    talk.EXCHANGE: talk.Exchange,
-    talk.CONVERSATION: talk.Conversation,
-    talk.DOCUMENT: talk.Document,
-}
+from ralph.recall.kinds import KINDS
 
 
 class OnServer:
@@ -46,11 +28,10 @@ class OnServer:
 def read_hit(plain: Mapping[str, Any]) -> Hit:
     """A hit with its record."""
     kind = plain["kind"]
+    row = KINDS.of(kind)
     record = plain["record"]
-    if kind in _RECORDS:
-        record = msgspec.convert(record, _RECORDS[kind], strict=False)
-    elif isinstance(record, dict) and "entry_type" in record:
-        record = as_entry(record)
+    if row is not None:  # a newer server may have kinds that are unknown here
+        record = row.from_plain(record)
     fields = {name: plain[name] for name in ("id", "score", "relevance", "when", "why", "at")}
     return Hit(kind=kind, record=record, like=tuple(plain["like"]), **fields)
 
@@ -58,20 +39,6 @@ def read_hit(plain: Mapping[str, Any]) -> Hit:
 def read_anchors(plain: Mapping[str, Any]) -> tuple[SavedAnchor, ...]:
     """The lines that a hit left in files, which older servers leave out."""
     return tuple(read_anchor(one) for one in plain.get("anchors", ()))
-
-
-def as_entry(plain: Mapping[str, Any]) -> Entry:
-    """An entry of knowledge."""
-    fields = {name: one for name, one in plain.items() if name != "entry_type"}
-    entry: Entry = msgspec.convert(fields, ENTRIES[plain["entry_type"]])
-    return entry
-
-
-def as_pattern(plain: Mapping[str, Any]) -> Pattern:
-    """A pattern."""
-    fields = {name: plain[name] for name in Pattern.__struct_fields__}
-    tuples = {name: tuple(fields[name]) for name in ("entries", "conflicts")}
-    return Pattern(**{**fields, **tuples, "record": as_entry(plain["record"])})
 
 
 def facets(of: Sequence[str | None]) -> dict[str, str | None]:

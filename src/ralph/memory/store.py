@@ -8,7 +8,6 @@ import hashlib
 import math
 import os
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -25,6 +24,7 @@ from ralph.journal import Draft, Fold, Journal, Journals, Selection
 from ralph.journal.file import FREE_SPACE, JournalFolder, disk_error, file_name
 from ralph.memory.project import Project, refuse_newer
 from ralph.recall import Hit
+from ralph.recall.kinds import KINDS
 from ralph.recall.search import (
     PASSAGES_COMPARED,
     Candidate,
@@ -180,7 +180,7 @@ def numbered(record: Record) -> Draft:
     return lambda number: msgspec.structs.replace(record, number=number)
 
 
-class Stream(ABC):
+class Stream:
     """One journal as its memory reads it, and the index collection that follows it."""
 
     cut_version: str
@@ -196,13 +196,15 @@ class Stream(ABC):
         self.journal: Journal = journal
         self._fold = Fold(journal)
 
-    @abstractmethod
     def content(self, record: Record) -> Any:
         """Return the content of a record; None for a kind that does not belong here."""
+        row = KINDS.of(record.kind)
+        return None if row is None else row.content(record)
 
-    @abstractmethod
     def passages(self, record: Record) -> Sequence[Passage]:
         """Return the passages of a record, for the index."""
+        row = KINDS.of(record.kind)
+        return () if row is None else row.cut(record)
 
     def when(self, record: Record, last_number: int) -> str:
         """Return when the record was made, in words."""

@@ -16,7 +16,8 @@ import msgspec
 from ralph.capture.decisions import is_plain
 from ralph.memory.lessons import RepeatedError, repeated_errors
 from ralph.memory.ralph import Ralph
-from ralph.recall import KINDS, exchange_of_run
+from ralph.recall import exchange_of_run
+from ralph.recall.kinds import KINDS
 from ralph.records import Record
 from ralph.records.conversation import EXCHANGE, Exchange, content_of
 from ralph.records.iteration import KIND, ErrorSeen, Iteration
@@ -155,7 +156,7 @@ def _records(
 
 def _event(record: Record, body: _Body) -> Event:
     row = KINDS[record.kind]
-    title = row.title(body) or row.text(body)
+    title = row.headline(body)
     outcome = body.status if record.kind == EXCHANGE else body.outcome
     own = {name: getattr(record, name) for name in ("id", "kind", "at", "number")}
     work = {name: getattr(body, name) for name in _Work.__struct_fields__}

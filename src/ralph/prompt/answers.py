@@ -18,7 +18,9 @@ from ralph.prompt.recalled import (
     hit_lines,
     sureness,
 )
-from ralph.recall import KINDS
+from ralph.recall.kinds import KINDS
+from ralph.records.conversation import DOCUMENT, EXCHANGE
+from ralph.records.iteration import KIND as ITERATION
 from ralph.text.sanitize import mark, plain_date, plain_id
 from ralph.text.tokens import estimate_tokens
 
@@ -186,21 +188,13 @@ def iteration_entry(
 
 def record_entry(hit: Hit, *, with_feature: bool = True) -> AnswerEntry:
     """Return a record of any kind as an entry."""
-    if hit.kind == "iteration":
-        return iteration_entry(hit, with_feature=with_feature)
+    lines_of = _LINES.get(hit.kind, _lines)
     return AnswerEntry(
-        short_id(hit), lambda detail: "\n".join(_lines(hit, detail, with_feature=with_feature))
+        short_id(hit), lambda detail: "\n".join(lines_of(hit, detail, with_feature=with_feature))
     )
 
 
 def _lines(hit: Hit, detail: Detail, *, with_feature: bool) -> list[str]:
-    if hit.kind == "exchange":
-        chars = max(detail.prose // 2, 80)
-        return hit_lines(
-            hit, side_chars=chars, errors=detail.errors, files=detail.files, summary=""
-        )
-    if hit.kind == "document":
-        return document_lines(hit, chars=max(detail.prose, 160))
     row = KINDS[hit.kind]
     record = hit.record
     feature: str = getattr(record, "feature", "")
@@ -209,11 +203,20 @@ def _lines(hit: Hit, detail: Detail, *, with_feature: bool) -> list[str]:
         f"[{short_id(hit)}] {hit.label}",
         harmless(hit.when),
         f"feature {harmless(feature)}" if with_feature and feature else "",
-        harmless(record.provenance.strip("[]")) if hit.kind == "learning" else "",
+        harmless(row.origin(record)),
         "written by the user" if row.by_person(record) else "",
         sureness(hit),
     )
     return [*lines, f"  {harmless(row.text(record), detail.prose)}"]
+
+
+def _exchange_lines(hit: Hit, detail: Detail, *, with_feature: bool) -> list[str]:
+    chars = max(detail.prose // 2, 80)
+    return hit_lines(hit, side_chars=chars, errors=detail.errors, files=detail.files, summary="")
+
+
+def _section_lines(hit: Hit, detail: Detail, *, with_feature: bool) -> list[str]:
+    return document_lines(hit, chars=max(detail.prose, 160))
 
 
 def short_id(hit: Hit) -> str:
@@ -258,3 +261,11 @@ def _more(there: int, told: int, what: str) -> list[str]:
     if missing <= 0 or told == 0:
         return []
     return [f"  and {missing} more {what}{'s' if missing > 1 else ''}{_CUT}"]
+
+
+# The kinds that have more to show than their text.
+_LINES: dict[str, Callable[..., list[str]]] = {
+    ITERATION: _iteration_lines,
+    EXCHANGE: _exchange_lines,
+    DOCUMENT: _section_lines,
+}

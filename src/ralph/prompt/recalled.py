@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ralph.memory.moments_table import ASK, HOLD, REPEAT
 from ralph.prompt.build import TextBounds, TextRoom, day, framed, one_line, outcome, render
-from ralph.recall import KINDS, Hit, Replacement
+from ralph.recall import Hit, Replacement
+from ralph.recall.kinds import KINDS
 from ralph.records.conversation import Conversation, Document, Exchange
 from ralph.records.iteration import ACCEPTED_PLAN, Decision, ErrorSeen, Iteration
 from ralph.text.matching import sentences_about

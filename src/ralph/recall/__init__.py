@@ -1,19 +1,17 @@
 """What a search finds: hits, the kinds of records there are, and who may see them.
 
-Each kind is a row: what it is called, which memory keeps it, how it reads. What is done with all
-kinds (search, get, list, show) is written once, over the rows.
+What kinds there are, a row each, is in `ralph.recall.kinds`.
 """
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Collection
 from typing import Any, Literal
 
 import msgspec
 
-from ralph.errors import BadInput
+from ralph.recall.kinds import KINDS, Keeper
 from ralph.records.conversation import Exchange, conversation_id, exchange_id
 
 Relevance = Literal["relevant", "possibly"]
@@ -107,107 +105,13 @@ class Hit(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         """One line: what it is, how sure, and how it begins; the fields have the rest."""
-        row = KINDS.get(self.kind)
-        title = row.title(self.record) or row.text(self.record) if row else ""
+        row = KINDS.of(self.kind)
+        title = row.headline(self.record) if row else ""
         score = "" if self.score is None else f" {self.score:.2f} {self.relevance or 'doubtful'}"
         return f"<Hit {self.id[:8]} {self.kind}{score}: {' '.join(title.split())[:60]}>"
 
 
-# -- Every kind of record, a row each.
-
-# The memories that keep records: each has its own journals and its own index.
-Keeper = Literal["project", "conversations", "knowledge"]
-
-
-def _field(name: str) -> Callable[[Any], str]:
-    return lambda record: getattr(record, name) or ""
-
-
-def _never(record: Any) -> bool:
-    return False
-
-
-class Kind(msgspec.Struct, frozen=True):
-    """One kind: its name, what people call it, which stream has it, its title and its text.
-
-    `by_person` says whether a person wrote this record on purpose: it ranks above what was
-    extracted automatically and matches as well. `daily` kinds are a day's work, which `recent`
-    lists.
-    """
-
-    name: str
-    label: str
-    stream: Literal["features", "notes", "plan", "conversations", "knowledge"]
-    title: Callable[[Any], str]
-    text: Callable[[Any], str]
-    by_person: Callable[[Any], bool] = _never
-    daily: bool = False
-
-    @property
-    def keepers(self) -> frozenset[Keeper]:
-        """The memories that keep it; conversations have the private notes."""
-        if self.stream in ("conversations", "knowledge"):
-            return frozenset({self.stream})
-        return frozenset({"project", "conversations"} if self.stream == "notes" else {"project"})
-
-
-def _lesson(name: str) -> Kind:
-    def problem(entry: Any) -> str:
-        from ralph.recall.patterns import described  # a hook starts without it
-
-        return described(entry)
-
-    def solution(entry: Any) -> str:
-        from ralph.recall.patterns import case_of
-
-        return case_of(entry).solution
-
-    return Kind(name, "lesson", "knowledge", problem, solution)
-
-
-def _by(field: str) -> Callable[[Any], bool]:
-    return lambda record: getattr(record, field) == "human"
-
-
-def _nothing(record: Any) -> str:
-    return ""
-
-
-ROWS = (
-    Kind("iteration", "iteration", "features", _field("task_title"), _field("summary"), daily=True),
-    Kind("note", "note", "notes", _nothing, _field("text"), _by("by"), daily=True),
-    Kind("learning", "learning", "plan", _nothing, _field("text"), _by("source"), daily=True),
-    Kind("feature", "feature", "plan", _field("feature"), _field("text")),
-    Kind(
-        "exchange",
-        "conversation",
-        "conversations",
-        _field("user"),
-        _field("assistant"),
-        daily=True,
-    ),
-    Kind("conversation", "conversation", "conversations", _field("title"), _nothing),
-    Kind("document", "document", "conversations", _field("heading"), _field("text")),
-    *map(_lesson, ("failure_solution", "gate_rejection", "gate_approval")),
-    Kind("pattern", "lesson", "knowledge", _field("problem"), _field("solution")),
-    Kind("gate", "gate", "knowledge", _field("subject"), _field("human_feedback")),
-)
-KINDS = {row.name: row for row in ROWS}
-# The kinds that a person may have written on purpose.
-WRITTEN = frozenset(row.name for row in ROWS if row.by_person is not _never)
-# What `--kind` takes, in the order it is shown.
-LABELS = tuple(dict.fromkeys(row.label for row in ROWS if row.label != "gate"))
-# The same for an agent, which sees nothing of what all projects share.
-AGENT_LABELS = tuple(dict.fromkeys(row.label for row in ROWS if row.stream != "knowledge"))
-
-
-def kinds_of(words: Collection[str]) -> frozenset[str]:
-    """The kinds that these names or labels mean; all of them without any."""
-    found = {row.name for row in ROWS if not words or row.name in words or row.label in words}
-    for word in words:
-        if not any(word in (row.name, row.label) for row in ROWS):
-            raise BadInput(f"there is no kind {word!r}", todo=f"Kinds: {', '.join(LABELS)}.")
-    return frozenset(found)
+# -- Who asks.
 
 
 class Scope(msgspec.Struct, frozen=True):
@@ -325,8 +229,10 @@ class _HitWords:
     """The words of a hit, and how it ended."""
 
     def __init__(self, hit: Hit) -> None:
-        row = KINDS.get(hit.kind)
-        text = f"{row.title(hit.record)}\n{row.text(hit.record)}" if row else ""
+        row = KINDS.of(hit.kind)
+        text = ""
+        if row is not None and row.label:  # a summary repeats what it sums up
+            text = f"{row.title(hit.record)}\n{row.text(hit.record)}"
         self._found = _words(text[:_COMPARED_CHARS])
         self.words = frozenset(filter(str.isalpha, self._found))
         self._count = len(self.words)

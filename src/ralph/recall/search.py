@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ralph.index import Collection, Cut, IndexView, NearPassages, Only, fits
-from ralph.recall import KINDS, WRITTEN, Hit, Parts, Twins
+from ralph.recall import Hit, Parts, Twins
+from ralph.recall.kinds import KINDS, WRITTEN
 from ralph.recall.score import (
     ENOUGH_NEW_NATS,
     FLOOR,
@@ -545,7 +546,7 @@ def _weigh_time(part: Found) -> float:
 
 def _of_days(one: Candidate, days: tuple[str, str] | None) -> bool:
     """Whether the record is of a daily kind, and from these days."""
-    kind = KINDS.get(one.record.kind)
+    kind = KINDS.of(one.record.kind)
     return bool(kind and kind.daily and days and days[0] <= one.record.at < days[1])
 
 

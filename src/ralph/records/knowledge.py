@@ -7,6 +7,7 @@ outcome says whether a pattern helped, a gate is a rejection that waits for its 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from typing import Any, ClassVar, Final, Literal, get_args
 
 import msgspec
@@ -168,3 +169,24 @@ def knowledge_from(record: Record) -> Any:
     if not is_knowledge_kind(record.kind):
         raise BadRecord(f"record {record.id} is a {record.kind}, not knowledge")
     return read_body(_READERS[record.kind], record)
+
+
+def entry_from_plain(plain: Mapping[str, Any]) -> Entry:
+    """Return an entry from its published form, as a server sends it."""
+    fields = {name: value for name, value in plain.items() if name != "entry_type"}
+    entry: Entry = msgspec.convert(fields, ENTRIES[plain["entry_type"]])
+    return entry
+
+
+def facet_values(text: str | None) -> tuple[str, ...]:
+    """Return the comma-separated values, each once."""
+    parts = (" ".join(part.split()).casefold() for part in (text or "").split(","))
+    return tuple(dict.fromkeys(part for part in parts if part))
+
+
+def facets(
+    agent_type: str | None, task_type: str | None, technology: str | None, *entry_types: str
+) -> dict[str, tuple[str, ...]]:
+    """Return the facets of an entry, or those that a query asks for."""
+    given = {"agent_type": agent_type, "task_type": task_type, "technology": technology}
+    return {"entry_type": entry_types, **{name: facet_values(given[name]) for name in given}}

@@ -15,6 +15,8 @@ import msgspec
 from ralph.errors import BadInput
 from ralph.records.iteration import cut
 
+LEARNING = "learning"
+FEATURE = "feature"
 MAX_CHARS = 500
 
 LearningSource = Literal["auto", "agent", "human", "reviewed"]
@@ -58,6 +60,28 @@ class Learning(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         elif self.reviewed and self.source != "reviewed":
             parts.append("reviewed")
         return f"[{', '.join(parts)}]"
+
+
+class FeatureLearning(Learning, frozen=True, omit_defaults=True, kw_only=True):
+    """A learning, and the feature it belongs to."""
+
+    feature: str = ""
+
+
+class FeatureSnapshot(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What the plan says about a feature now."""
+
+    feature: str
+    description: str
+    architecture: str = ""
+    boundaries: str = ""
+    current_state: str = ""
+
+    @property
+    def text(self) -> str:
+        """All of it as one text."""
+        parts = (self.description, self.architecture, self.boundaries, self.current_state)
+        return "\n".join(filter(None, parts))
 
 
 FIELDS: tuple[str, ...] = Learning.__struct_fields__

@@ -12,7 +12,8 @@ import click
 from ralph.doors.cli.context import options
 from ralph.doors.cli.render import Page, Result, Span, Table, excerpt, picked, plain
 from ralph.errors import BadInput
-from ralph.recall import KINDS, Hit, Parts
+from ralph.recall import Hit, Parts
+from ralph.recall.kinds import KINDS
 from ralph.records import ago
 from ralph.text.sanitize import plain_date
 from ralph.text.tokens import plural
@@ -129,7 +130,7 @@ def hit_json(hit: Hit, *, explain: bool = False) -> dict[str, Any]:
     """Return a hit in its documented JSON form; `explain` adds what each stage contributed."""
     fields = picked(hit, "id", "kind", "score", "relevance", "when", "why", "record")
     fields |= {"like": list(hit.like)} if hit.like else {}
-    fields |= {"private": hit.private} if hit.kind == "note" else {}
+    fields |= {"private": hit.private} if KINDS[hit.kind].stream == "notes" else {}
     fields |= {"standing": hit.standing} if hit.standing else {}
     fields |= {"replaced": list(hit.replaced)} if hit.replaced else {}
     return fields | {"explain": hit.parts} if explain else fields
@@ -176,28 +177,15 @@ def show_hit(page: Page, hit: Hit, *, explain: bool = False) -> None:
 
 def whereabouts(hit: Hit) -> list[Span]:
     """Say what kind a hit is, when it was, how it ended, and what it belongs to."""
-    record = hit.record
-    label = hit.label
-    feature = f" | {record.feature}" if getattr(record, "feature", "") else ""
-    if hit.kind == "iteration":
-        task = "" if record.task_id is None else f" | task {record.task_id}"
-        ended = styled(record.outcome)
-        facts = [hit.when, ", ", minute(record.timestamp), " | ", ended, f"{task}{feature}"]
-        return facts + _standing(hit)
-    if hit.kind == "exchange":
-        end = [] if record.status == "complete" else [" | ", styled(record.status)]
-        facts = [moment(hit), *end, f" | conversation {record.conversation[:SHORT_ID]}"]
-        return facts + _standing(hit) + _replaced(hit)
-    if hit.kind == "document":
-        return [f"{record.path}:{record.line} | added {moment(hit)}"]
-    if label == "lesson":
-        return [f"{moment(hit)} | {_entry_facts(record)}"]
-    if hit.kind == "learning":
-        return [f"learning | {record.provenance.strip('[]')}{feature}"]
-    if hit.kind == "note":
-        by = "" if record.by == "human" else f" by an {record.by}"
-        return [f"{label}{by} | {moment(hit)}{feature}", *_replaced(hit)]
-    return [f"{label} | {moment(hit)}"]
+    row = KINDS[hit.kind]
+    when = f"{hit.when}, {minute(hit.at)}" if row.counted else moment(hit)
+    facts = list(row.facts_of(hit.record, hit.label, when))
+    if row.label == "lesson" and (project := getattr(hit.record, "project", "")):
+        facts.append(f"project {_project(project)}")
+    spans: list[Span] = []
+    for fact in facts:
+        spans += [" | ", styled(fact)] if spans else [styled(fact)]
+    return spans + _standing(hit) + _replaced(hit)
 
 
 def _standing(hit: Hit) -> list[Span]:
@@ -220,9 +208,8 @@ def _replaced(hit: Hit) -> list[Span]:
 def one_line_of(hit: Hit) -> str:
     """Return a record on one line."""
     row = KINDS[hit.kind]
-    record = hit.record
-    place = f"{record.path}:{record.line} " if hit.kind == "document" else ""
-    return excerpt(place + (row.title(record) or row.text(record)), _LINE_CHARS)
+    place = row.place(hit.record)
+    return excerpt(f"{place} {row.headline(hit.record)}".strip(), _LINE_CHARS)
 
 
 def error_text(error: ErrorSeen) -> str:
@@ -254,7 +241,7 @@ def staged_table(staged: Sequence[SavedEntry], empty: str = "") -> Table:
     """List the entries that wait for a checkpoint, one line each."""
     rows = [
         (
-            *(short_id(each.id), each.record.entry_type, _project(each.record)),
+            *(short_id(each.id), each.record.entry_type, _project(each.record.project)),
             *(each.record.technology, each.imported or "", entry_text(each.record)),
         )
         for each in staged
@@ -296,20 +283,18 @@ def entry_text(entry: Entry) -> str:
 
 
 def _entry_facts(entry: Entry) -> str:
-    gate = getattr(entry, "gate_type", "")
-    kind = f"{entry.entry_type} ({gate})" if gate else entry.entry_type
-    facts = [kind, entry.agent_type, entry.task_type, entry.technology]
-    return " | ".join([*filter(None, facts), f"project {_project(entry)}"])
+    facts = KINDS[entry.entry_type].facts_of(entry, "", "")
+    return " | ".join([*facts, f"project {_project(entry.project)}"])
 
 
-def _project(entry: Entry) -> str:
+def _project(identity: str) -> str:
     """Return a project's name: its folder here, or else the start of its id."""
     from ralph.config import home_folder
     from ralph.memory.project import owner_file, read_owner
 
     with contextlib.suppress(BadInput, OSError, IndexError, KeyError):
-        return Path(read_owner(owner_file(home_folder(), entry.project))["paths"][-1]).name
-    return entry.project[:SHORT_ID]
+        return Path(read_owner(owner_file(home_folder(), identity))["paths"][-1]).name
+    return identity[:SHORT_ID]
 
 
 # -- patterns

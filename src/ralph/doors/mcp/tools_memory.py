@@ -14,7 +14,8 @@ from ralph.errors import BadInput, NotFound
 from ralph.prompt import answers
 from ralph.prompt.recalled import RECORD_TOKENS, harmless
 from ralph.prompt.tool import Tool
-from ralph.recall import AGENT_LABELS, CONVERSATIONS_ALONE, SESSION, Hit, Scope, run_scope
+from ralph.recall import CONVERSATIONS_ALONE, SESSION, Hit, Scope, run_scope
+from ralph.recall.kinds import AGENT_LABELS
 from ralph.records.iteration import RECENT_COUNT
 from ralph.text.sanitize import plain_id
 from ralph.text.tokens import plural

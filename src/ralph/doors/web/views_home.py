@@ -19,7 +19,8 @@ from ralph.errors import BadInput, BadPlan, MemoryOff
 from ralph.memory import timeline as history
 from ralph.memory.stats import grouped, recall_stats
 from ralph.memory.timeline import Event, Events
-from ralph.recall import KINDS, LABELS, Hit
+from ralph.recall import Hit
+from ralph.recall.kinds import KINDS, LABELS
 from ralph.records.conversation import Status
 from ralph.records.iteration import Outcome
 from ralph.text.times import local_today
@@ -129,9 +130,9 @@ def hit_row(hit: Hit) -> Row:
     """Return a record of any kind as a row."""
     row = KINDS[hit.kind]
     record = hit.record
-    title = row.title(record) or row.text(record)
     ended = getattr(record, "outcome", "")
-    return Row(hit.id, row.label, hit.at, title, ended, getattr(record, "feature", "") or "")
+    feature = getattr(record, "feature", "") or ""
+    return Row(hit.id, row.label, hit.at, row.headline(record), ended, feature)
 
 
 def _open_ends(call: PageCall) -> list[OpenEnd]:

@@ -9,7 +9,8 @@ from ralph.doors.web.page import PageCall, paged
 from ralph.errors import BadInput, NotFound
 from ralph.memory import inbox
 from ralph.memory.replaced import read_replaced, with_replacements
-from ralph.recall import KINDS, Hit
+from ralph.recall import Hit
+from ralph.recall.kinds import KINDS
 from ralph.records import knowledge as schema
 from ralph.records.knowledge import knowledge_from
 from ralph.records.note import MAX_CHARS, NOTE, Note

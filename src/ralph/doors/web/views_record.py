@@ -20,11 +20,11 @@ from ralph.errors import BadRecord, RalphError
 from ralph.memory.activity import RUN
 from ralph.memory.blame import blame
 from ralph.memory.timeline import later_success
-from ralph.recall import KINDS, Hit, event_of
+from ralph.recall import Hit, event_of
+from ralph.recall.kinds import KINDS
 from ralph.records import Record
-from ralph.records.conversation import Exchange, content_of
-from ralph.records.iteration import KIND, Iteration, from_record
-from ralph.records.knowledge import knowledge_from
+from ralph.records.conversation import Exchange
+from ralph.records.iteration import Iteration
 from ralph.text.tokens import plural
 
 _SHOWN = 100
@@ -61,7 +61,7 @@ def record(call: PageCall) -> Response:
         "record.html",
         hit=hit,
         row=row,
-        ended=row.outcome or (hit.record.status if hit.kind == "exchange" else ""),
+        ended=row.outcome or getattr(hit.record, "status", ""),
         texts=texts,
         facts=facts,
         recalls=_recalled(call, hit),
@@ -172,14 +172,12 @@ def confirm_forget(call: PageCall) -> Response:
 
 def _going(record: Record) -> Row:
     """Return a record for the list; for a small one, such as a tag, only its kind."""
-    row = KINDS.get(record.kind)
+    row = KINDS.of(record.kind)
+    if row is None or not row.label:
+        return Row(record.id, record.kind, record.at, "")
     text = ""
-    if row is None:
-        return Row(record.id, record.kind, record.at, text)
-    read = knowledge_from if row.stream == "knowledge" else content_of
     with contextlib.suppress(BadRecord):  # one that cannot be read can still be forgotten
-        content = (from_record if record.kind == KIND else read)(record)
-        text = row.title(content) or row.text(content)
+        text = row.headline(row.content(record))
     return Row(record.id, row.label, record.at, text)
 
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,8 @@ from ralph.doors.cli import cards, context, render
 from ralph.doors.cli.main import Command
 from ralph.doors.cli.render import Cards, Page, Result, Span, Table, excerpt, picked, plain
 from ralph.errors import RalphError
-from ralph.recall import KINDS, LABELS, PERSON, Hit, Scope, run_scope
+from ralph.recall import PERSON, Hit, Scope, run_scope
+from ralph.recall.kinds import KINDS, LABELS
 from ralph.records.conversation import Exchange
 from ralph.text.sanitize import plain_date
 from ralph.text.times import local_today, moments_between, time_range
@@ -453,27 +454,36 @@ def open_(record_id: str, everywhere: bool) -> Result:
 
 def opened(ralph: Ralph, hit: Hit) -> Result:
     """Show a record of any kind with all its details."""
-    kind = hit.kind
-    label = hit.label
-    if kind == "iteration":
-        return _iteration(ralph, hit)
-    if kind in ("exchange", "conversation"):
-        found = conversation_result(ralph, hit)
-        return Result(found.value | cards.hit_json(hit), found.view)
-    if kind == "pattern" and not ralph.remote:
-        return cards.pattern_result(ralph.knowledge, hit.record)
-    if label == "lesson" and not ralph.remote:
-        return cards.entry_result(ralph.knowledge, hit)
-    if label == "gate":
-        value = plain(hit.record) | {"id": hit.id, "kind": kind, "at": hit.at}
-        return Result(value, lambda page: page.fields(value))
+    row = KINDS[hit.kind]
+    # Only here are the other entries of a lesson at hand.
+    view = None if ralph.remote and row.label == "lesson" else _VIEWS.get(hit.kind)
+    if view is not None:
+        return view(ralph, hit)
 
     def show(page: Page) -> None:
-        page.line((KINDS[kind].title(hit.record) or label, "bold"))
+        page.line((row.title(hit.record) or hit.label, "bold"))
         page.line((hit.id, "cyan"), "  ", *cards.whereabouts(hit))
-        page.lines(KINDS[kind].text(hit.record), indent=0)
+        page.lines(row.text(hit.record), indent=0)
 
     return Result(cards.hit_json(hit), show)
+
+
+def _gate(ralph: Ralph, hit: Hit) -> Result:
+    value = plain(hit.record) | {"id": hit.id, "kind": hit.kind, "at": hit.at}
+    return Result(value, lambda page: page.fields(value))
+
+
+def _talk(ralph: Ralph, hit: Hit) -> Result:
+    found = conversation_result(ralph, hit)
+    return Result(found.value | cards.hit_json(hit), found.view)
+
+
+def _entry(ralph: Ralph, hit: Hit) -> Result:
+    return cards.entry_result(ralph.knowledge, hit)
+
+
+def _pattern(ralph: Ralph, hit: Hit) -> Result:
+    return cards.pattern_result(ralph.knowledge, hit.record)
 
 
 def _iteration(ralph: Ralph, hit: Hit) -> Result:
@@ -489,6 +499,19 @@ def _iteration(ralph: Ralph, hit: Hit) -> Result:
     }
     notes = [several] if len(places) > 1 else []
     return Result(value, lambda page: _show_iteration(page, hit, place), notes=notes)
+
+
+# The kinds that have more to show than their text.
+_VIEWS: dict[str, Callable[[Ralph, Hit], Result]] = {
+    "iteration": _iteration,
+    "exchange": _talk,
+    "conversation": _talk,
+    "failure_solution": _entry,
+    "gate_rejection": _entry,
+    "gate_approval": _entry,
+    "pattern": _pattern,
+    "gate": _gate,
+}
 
 
 def conversation_result(ralph: Ralph, hit: Hit) -> Result:

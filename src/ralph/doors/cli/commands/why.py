@@ -15,7 +15,7 @@ from ralph.doors.cli.render import Page, Result
 from ralph.errors import NotFound, RecordForgotten
 from ralph.memory.activity import Activity, counts, read_activity
 from ralph.memory.uses import read_silent, uses
-from ralph.recall import KINDS
+from ralph.recall.kinds import KINDS
 from ralph.state_folders import hooks_folder
 from ralph.text.tokens import plural
 
