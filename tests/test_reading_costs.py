@@ -113,11 +113,11 @@ def untyped_arguments() -> int:
     ("cost", "most"),
     [
         (packed_assignments, 44),
-        (complex_functions, 49),
-        (ways_through_the_worst_function, 53),
-        (switches_on_the_memories, 70),
-        (remote_checks, 47),
-        (untyped_arguments, 67),
+        (complex_functions, 47),
+        (ways_through_the_worst_function, 49),
+        (switches_on_the_memories, 64),
+        (remote_checks, 46),
+        (untyped_arguments, 66),
     ],
 )
 def test_no_cost_of_reading_rises(cost: Callable[[], int], most: int) -> None:

@@ -27,11 +27,11 @@ from ralph.errors import BadInput, NotFound, RalphError
 from ralph.journal.file import file_name
 from ralph.journal.line import MAX_LINE_BYTES, Unreadable
 from ralph.journal.position import scan
+from ralph.memory.part import JournalKey
 from ralph.memory.project import Project
 from ralph.memory.ralph import Ralph, open_ralph
 from ralph.memory.store import CONVERSATIONS, FEATURES
 from ralph.memory.transfer import (
-    JournalKey,
     adopt,
     journal_keys,
     journal_lines,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any, Literal, TypeVar
 
@@ -24,6 +24,7 @@ from ralph.memory.conversation_stream import (
     prepared_conversation,
     prepared_exchange,
 )
+from ralph.memory.part import Reach, SearchRequest
 from ralph.memory.project import GENERAL
 from ralph.memory.store import Answer, Store
 from ralph.recall import Hit
@@ -273,8 +274,45 @@ class Conversations:
         hits = self.find(wanted, everywhere=everywhere)
         return the_only({hit.id: hit for hit in hits if hit.kind == kind}, wanted, kind)
 
+    # -- as a part of all memories
+
+    def answers(self, request: SearchRequest) -> list[Found]:
+        """Return what may answer, for each project by itself."""
+        return self.candidates(
+            request.question,
+            tags=request.tags,
+            everywhere=request.everywhere,
+            words_only=not request.meaning,
+            exclude=request.exclude,
+            documents=not (request.tags or request.dated),
+            notes=not request.tags,
+            budget_s=request.budget_s,
+        )
+
+    def is_forgotten(self, begins: str) -> bool:
+        """Return False: which of these were forgotten is not told."""
+        return False
+
+    def journals(self, *, everywhere: bool = False) -> list[str]:
+        """Return the names of this project's journals; `everywhere`: of all projects."""
+        own = {part.name for part in self.stream.parts}
+        return [name for name in self.store.journals.names() if everywhere or name in own]
+
+    def stream_at(self, journal: str) -> ConversationStream:
+        """Return the stream of a journal, whichever project has it."""
+        return self._stream(journal)
+
+    def forgettable(self, *, everywhere: bool = False) -> Iterator[tuple[str, list[Record]]]:
+        """Yield all records of this project, even forgotten ones that a merge brought back."""
+        yield self.stream.name, self.stream.standing()
+
     def find(
-        self, record_id: str, *, everywhere: bool = False, newest: int | None = None
+        self,
+        record_id: str,
+        *,
+        reach: Reach | None = None,
+        everywhere: bool = False,
+        newest: int | None = None,
     ) -> list[Hit]:
         """Return all exchanges, documents, notes and conversations whose id begins like this.
 

@@ -15,15 +15,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from ralph import disk
-from ralph.current_run import refuse_agent
 from ralph.errors import BadInput, BadRecord, NotFound
 from ralph.journal import Draft, Selection
 from ralph.journal.file import check_name, file_name
-from ralph.memory.anchors import AnchorStore
 from ralph.memory.store import NOTES, Answer, ProjectStore, Stream, find_id, numbered, unasked
 from ralph.recall import Hit
 from ralph.recall.kinds import KINDS
-from ralph.records import JournalRecord, Record, Source, clean, clean_text, now, utc
+from ralph.records import JournalRecord, Record, Source, clean_text, now, utc
 from ralph.records import iteration as kind
 from ralph.records.iteration import KIND, ErrorSeen, FileAction, FileTouched, Iteration, from_record
 
@@ -165,14 +163,6 @@ class ProjectStream(Stream):
         """Index what was just written, even for a feature that had been deleted."""
         disk.remove(self.store.dropped / file_name(self.name))
         self.store.sync_soon(self.target())
-
-    def forget(self, ids: Collection[str], *, reason: str | None = None) -> list[str]:
-        """Delete these records from journal and index for good; return the ids that existed."""
-        refuse_agent("forget records")
-        if gone := self.journal.forget(ids, reason=clean(reason)):
-            self.store.erase_soon(self.target())
-            AnchorStore(self.store.home).forget(gone)
-        return gone
 
 
 class NoteMemory(ProjectStream):

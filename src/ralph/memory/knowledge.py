@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import re
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -24,6 +24,7 @@ from ralph.index.sync import IndexSpec
 from ralph.journal import Draft
 from ralph.memory import checkpoints, knowledge_state, store
 from ralph.memory.knowledge_state import KnowledgeState, ProjectKnowledge, PublishedState
+from ralph.memory.part import Reach, SearchRequest
 from ralph.memory.store import KNOWLEDGE, Answer, Store, Stream, find_id
 from ralph.recall import Hit
 from ralph.recall import patterns as rules
@@ -407,7 +408,39 @@ class Knowledge(Stream):
         found = {i: one for account in self.state.accounts() for i, one in account.entries.items()}
         return found[find_id(wanted, found, NotFound(f"there is no entry {wanted!r}"))]
 
-    def find(self, record_id: str) -> list[Hit]:
+    # -- as a part of all memories
+
+    def answers(self, request: SearchRequest) -> list[Found]:
+        """Return what may answer."""
+        return [self.candidates(request.question, budget_s=request.budget_s)]
+
+    def is_forgotten(self, begins: str) -> bool:
+        """Return False: which of these were forgotten is not told."""
+        return False
+
+    def journals(self, *, everywhere: bool = False) -> list[str]:
+        """Return the names of this project's journals; `everywhere`: of all projects."""
+        own = knowledge_state.stream_of(self._own)
+        return [name for name in self.store.journals.names() if everywhere or name == own]
+
+    def stream_at(self, journal: str) -> Knowledge:
+        """Return the stream of a journal: all of them are one."""
+        return self
+
+    def forgettable(self, *, everywhere: bool = False) -> Iterator[tuple[str, Iterator[Record]]]:
+        """Yield the entries, outcomes and waiting rejections."""
+        wanted = {*kinds.ENTRIES, kinds.GATE, kinds.OUTCOME}
+        for name in self.journals(everywhere=everywhere):
+            yield name, (one for one in self.store.records_in(name) if one.kind in wanted)
+
+    def find(
+        self,
+        record_id: str,
+        *,
+        reach: Reach | None = None,
+        everywhere: bool = False,
+        newest: int | None = None,
+    ) -> list[Hit]:
         """Return every entry, pattern and waiting rejection whose id begins with this."""
         begins = record_id.lower()
         known = [account.entries | account.gates for account in self.state.accounts()]

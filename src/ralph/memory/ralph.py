@@ -6,7 +6,7 @@ import functools
 import math
 import os
 import sys
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -18,13 +18,24 @@ from ralph.errors import BadInput, NotAProject, NotFound
 from ralph.index.sync import Progress
 from ralph.memory.anchors import SavedAnchor
 from ralph.memory.conversations import Conversations
-from ralph.memory.feature import FeatureMemory, NoteMemory, ProjectStream, SavedIteration
+from ralph.memory.feature import FeatureMemory, NoteMemory, SavedIteration
+from ralph.memory.part import MemoryPart, Reach, SearchRequest
 from ralph.memory.project import Project, find_project, need_project
+from ralph.memory.project_memory import ProjectMemory
 from ralph.memory.standing import CodeStandings, keep_anchors
-from ralph.memory.store import NOTES, PLAN, SHORTEST_ID, Answer, ProjectStore, Stream, find_id
+from ralph.memory.store import (
+    CONVERSATIONS,
+    KNOWLEDGE,
+    MEMORIES,
+    SHORTEST_ID,
+    Answer,
+    ProjectStore,
+    Stream,
+    find_id,
+)
 from ralph.recall import PERSON, Hit, Scope, event_of
-from ralph.recall.kinds import KINDS, Keeper, kinds_of
-from ralph.recall.search import Found, conclude
+from ralph.recall.kinds import KINDS, kinds_of
+from ralph.recall.search import conclude
 from ralph.records import Source
 from ralph.records.conversation import EXCHANGE
 from ralph.records.iteration import KIND as ITERATION
@@ -39,29 +50,6 @@ if TYPE_CHECKING:
     from ralph.memory.plan_stream import PlanStream
 
 
-class _Reach(msgspec.Struct, frozen=True):
-    """The kinds, memories and features that a call covers, and its time range (end excluded).
-
-    `kinds` is None for all of them, also those that other packages add.
-    """
-
-    kinds: frozenset[str] | None
-    keepers: frozenset[Keeper]
-    features: Sequence[str] | None
-    # Before and after every timestamp.
-    first: str = ""
-    end: str = "9"
-
-    def has(self, hit: Hit) -> bool:
-        """Whether a hit is covered; the project's own notes belong to every feature."""
-        feature = getattr(hit.record, "feature", None)
-        return (
-            (self.kinds is None or hit.kind in self.kinds)
-            and (self.features is None or feature == "" or feature in self.features)
-            and self.first <= hit.at < self.end
-        )
-
-
 class Ralph:
     """The memories of one project. Close it, or use it in a `with` block."""
 
@@ -72,7 +60,7 @@ class Ralph:
         self.store = store
         self.config = config
         self._private_notes = private_notes
-        self._features: dict[str, FeatureMemory] = {}
+        self.own = ProjectMemory(store)
 
     @property
     def project(self) -> Project:
@@ -107,29 +95,33 @@ class Ralph:
         names = ("home", "settings", "embedder", "progress")
         return {name: getattr(self.store, name) for name in names}
 
+    def part(self, memory: str) -> MemoryPart:
+        """Return one of the memories by its name."""
+        if memory == CONVERSATIONS:
+            return self.conversations
+        return self.knowledge if memory == KNOWLEDGE else self.own
+
+    def parts(self, keepers: Collection[str] = MEMORIES) -> list[MemoryPart]:
+        """Return these memories, by default all of them."""
+        return [self.part(name) for name in MEMORIES if name in keepers]
+
     def feature(self, name: str) -> FeatureMemory:
         """Return the memory of one feature, even if it is not in the plan."""
-        if name in (NOTES, PLAN):
-            raise BadInput(f"no feature can be called {name!r}: the name is Ralph's own")
-        if name not in self._features:
-            self._features[name] = FeatureMemory(name, self.store)
-        return self._features[name]
+        return self.own.feature(name)
 
     def features(self) -> list[FeatureMemory]:
         """Return every feature that has a journal."""
-        return [self.feature(name) for name in self.store.journals.names() if name != NOTES]
+        return self.own.features()
 
-    @functools.cached_property
+    @property
     def notes(self) -> NoteMemory:
         """The notes of this project."""
-        return NoteMemory(self.store)
+        return self.own.notes
 
-    @functools.cached_property
+    @property
     def plan(self) -> PlanStream:
         """The plan's learnings and features, as search sees them."""
-        from ralph.memory.plan_stream import PlanStream  # hooks start faster without it
-
-        return PlanStream(self.store)
+        return self.own.plan
 
     def __repr__(self) -> str:
         """Return a short text with the project's folder."""
@@ -247,28 +239,19 @@ class Ralph:
             question, spread=True, asked_at=asked_at, ahead=tuple(ahead)
         )
         reach = self._reach(scope, kinds, features, tags, since, until)
-        found: list[Found] = []
-        if "project" in reach.keepers:
-            names = self.store.names_for(question)
-            streams = self._streams(reach, names)
-            how: dict[str, Any] = {"meaning": meaning, "budget_s": budget_s}
-            found.append(self.store.find(streams, question, names=names, **how))
-        if "conversations" in reach.keepers:
-            said = self.conversations.candidates(
-                question,
-                tags=tags,
-                everywhere=everywhere,
-                words_only=not meaning,
-                exclude=exclude,
-                documents=not (tags or since or until),
-                notes=not tags,
-                budget_s=budget_s,
-            )
-            found += said
-        if "knowledge" in reach.keepers:
-            found.append(self.knowledge.candidates(question, budget_s=budget_s))
+        request = SearchRequest(
+            question,
+            reach,
+            tags=tags,
+            everywhere=everywhere,
+            dated=bool(since or until),
+            meaning=meaning,
+            exclude=exclude,
+            budget_s=budget_s,
+        )
+        found = [each for part in self.parts(reach.keepers) for each in part.answers(request)]
         hits = self._with_standing(conclude(question, found, reach.has))
-        return Answer(hits, tuple(dict.fromkeys(note for one in found for note in one.notes)))
+        return Answer(hits, tuple(dict.fromkeys(note for each in found for note in each.notes)))
 
     def _with_standing(self, hits: Sequence[Hit]) -> list[Hit]:
         """Return the hits with how their code stands; those whose code is gone come later."""
@@ -331,30 +314,22 @@ class Ralph:
         if len(record_id) < SHORTEST_ID:
             raise NotFound(f"{record_id!r} is too short: an id needs at least four characters")
         found = self._find(record_id, reach)
-        if not found and everywhere and "conversations" in reach.keepers:
-            found += self.conversations.find(record_id, everywhere=True)
+        if not found and everywhere:
+            found = self._find(record_id, reach, everywhere=True)
         found = list(filter(reach.has, found))
-        streams = self._streams(reach) if "project" in reach.keepers else []
-        if not found and any(
-            i.startswith(record_id.lower()) for one in streams for i in one.forgotten()
-        ):
+        begins = record_id.lower()
+        if not found and any(part.is_forgotten(begins) for part in self.parts(reach.keepers)):
             raise NotFound(f"record {record_id!r} was forgotten")
         find_id(record_id, [hit.id for hit in found], missing)
         return self._with_standing(found[-1:])[0]
 
-    def _find(self, begins: str, reach: _Reach, **conversations: Any) -> list[Hit]:
+    def _find(
+        self, begins: str, reach: Reach, *, everywhere: bool = False, newest: int | None = None
+    ) -> list[Hit]:
         """Return every record of these memories whose id begins like this."""
         hits: list[Hit] = []
-        if "project" in reach.keepers:
-            newest = conversations.get("newest")
-            for one in self._streams(reach):
-                # A feature's journal has only one kind, iterations, and may be long.
-                most = newest if isinstance(one, FeatureMemory) else None
-                hits += one.find(begins, newest=most)
-        if "conversations" in reach.keepers:
-            hits += self.conversations.find(begins, **conversations)
-        if "knowledge" in reach.keepers:
-            hits += self.knowledge.find(begins)
+        for part in self.parts(reach.keepers):
+            hits += part.find(begins, reach=reach, everywhere=everywhere, newest=newest)
         return hits
 
     def _reach(
@@ -366,7 +341,7 @@ class Ralph:
         since: str | None = None,
         until: str | None = None,
         only_daily: bool = False,
-    ) -> _Reach:
+    ) -> Reach:
         """Return what a call covers in this scope."""
         wanted = kinds_of(kinds) if kinds else None
         rows = [KINDS[kind] for kind in (KINDS if wanted is None else wanted)]
@@ -382,51 +357,27 @@ class Ralph:
         if not self.config.settings.knowledge_receive:
             keepers -= {"knowledge"}
         if not (since or until):
-            return _Reach(wanted, keepers, features)
+            return Reach(wanted, keepers, features)
         from ralph.text.times import moments_between
 
-        return _Reach(wanted, keepers, features, *moments_between(since, until))
-
-    def _streams(
-        self, reach: _Reach | None = None, names: Set[str] | None = None
-    ) -> list[ProjectStream]:
-        """Return the project's own streams: all, or those that may have what a call covers.
-
-        `names`: the streams that are not empty, if known already.
-        """
-        streams: list[ProjectStream] = []
-        wanted = reach.kinds if reach is not None else None
-        kinds = {KINDS[kind].stream for kind in (KINDS if wanted is None else wanted)}
-        features = reach.features if reach else None
-        if features is None and names is not None:
-            features = sorted(names - {NOTES, PLAN})
-        if "features" in kinds:
-            streams += self.features() if features is None else map(self.feature, features)
-        streams += [self.notes] if "notes" in kinds else []
-        streams += [self.plan] if "plan" in kinds else []
-        return streams
+        return Reach(wanted, keepers, features, *moments_between(since, until))
 
     def streams(self, feature: str | None = None) -> list[Stream]:
         """Return every stream of this project that is not empty, or only that of a feature."""
         if feature is not None:
             return [self.feature(feature)]
         names = self.store.names()
-        found: list[Stream] = [one for one in self._streams() if one.name in names]
+        found: list[Stream] = [one for one in self.own.streams() if one.name in names]
         found += self.conversations.stream.parts if self.conversations.exist else ()
         return found + ([self.knowledge] if self.knowledge.store.names() else [])
 
     def orphans(self) -> list[index.Collection]:
         """Return collections whose journal is gone, or that belong to another project (F24)."""
-        self.store.need_journals()  # a journal on a server that is down is not gone
-        expected = {stream.target().name for stream in self._streams()}
-        return [one for one in self.store.index.collections() if one.name not in expected]
+        return self.own.orphans()
 
     def prune(self) -> list[str]:
         """Delete orphan collections and unused index files; return their names."""
-        gone = list(dict.fromkeys(one.name for one in self.orphans()))
-        for name in gone:
-            self.store.index.drop(name)
-        return gone + self.store.index.prune()
+        return self.own.prune()
 
     def close(self) -> None:
         """Close files. Nothing is lost without it."""

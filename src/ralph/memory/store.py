@@ -8,7 +8,7 @@ import hashlib
 import math
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -17,11 +17,13 @@ import msgspec
 
 from ralph import disk, errors
 from ralph.config import Settings
+from ralph.current_run import refuse_agent
 from ralph.errors import BadInput, JournalDown, MemoryOff, NotFound
 from ralph.index import Embedder, Passage, sync
 from ralph.index.sync import IndexSpec, Progress, Synced
 from ralph.journal import Draft, Fold, Journal, Journals, Selection
 from ralph.journal.file import FREE_SPACE, JournalFolder, disk_error, file_name
+from ralph.memory.anchors import AnchorStore
 from ralph.memory.project import Project, refuse_newer
 from ralph.recall import Hit
 from ralph.recall.kinds import KINDS
@@ -34,7 +36,7 @@ from ralph.recall.search import (
     find,
     find_plainly,
 )
-from ralph.records import Complaint, JournalRecord, Record, utc
+from ralph.records import Complaint, JournalRecord, Record, clean, utc
 from ralph.text.tokens import names_time
 
 if TYPE_CHECKING:
@@ -87,6 +89,7 @@ INCOMPLETE = "the index is not complete yet; ask again soon"
 FEATURES = "features"
 CONVERSATIONS = "conversations"
 KNOWLEDGE = "knowledge"
+MEMORIES = (FEATURES, CONVERSATIONS, KNOWLEDGE)
 TOKENS = "tokens"
 # Streams of a project besides its features. No feature can have these names.
 NOTES = "~notes"
@@ -157,6 +160,7 @@ def _warn(text: str) -> None:
 
 
 _SHORTEST_QUERY = 3
+_LINES_AT_ONCE = 500
 # The embedders that need no server.
 _LOCAL = ("static", "minilm")
 # The shortest prefix of an id that is accepted.
@@ -238,6 +242,17 @@ class Stream:
         """Return the ids of forgotten records."""
         return self._fold.forgotten()
 
+    def forget(self, ids: Collection[str], *, reason: str | None = None) -> list[str]:
+        """Delete these records from journal and index for good; return the ids that existed."""
+        refuse_agent("forget records")
+        if gone := self.journal.forget(ids, reason=clean(reason)):
+            self.store.erase_soon(self.target())
+            AnchorStore(self.store.home).forget(gone)
+        return gone
+
+    def search_again(self) -> None:
+        """Index what was just written, if that is not left to the next search."""
+
     def hit(self, record: Record, last_number: int) -> Hit:
         """Return a record that a search found, as a hit without a score."""
         return unasked(record, self.when(record, last_number), self.content(record))
@@ -311,6 +326,17 @@ class Store:
     def names(self) -> set[str]:
         """Return the names of the streams that are not empty."""
         return set(self.journals.names())
+
+    def records_in(self, name: str) -> Iterator[Record]:
+        """Yield every record in a journal, read in parts because there may be many."""
+        journal = self.journals.journal(name)
+        position = None
+        while True:
+            batch = journal.read(position, limit=_LINES_AT_ONCE)
+            yield from (located.record for located in batch.records)
+            if batch.done:
+                return
+            position = batch.position
 
     def names_for(self, question: Question) -> set[str]:
         """Return the names of the streams that were not empty when the question was asked."""

@@ -7,9 +7,8 @@ wait for a server are delivered here, too.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import unquote
 
 import msgspec
@@ -21,68 +20,38 @@ from ralph.journal import Batch, Journal, Journals, Stones
 from ralph.journal.file import JournalFolder
 from ralph.journal.line import Unreadable, read_line, short_hash, write_record, write_tombstone
 from ralph.memory import store
-from ralph.memory.conversation_stream import ConversationStream
-from ralph.memory.feature import ProjectStream
-from ralph.memory.knowledge import Knowledge
 from ralph.memory.knowledge_state import stream_of
+from ralph.memory.part import JournalKey
 from ralph.memory.project import Project
 from ralph.memory.ralph import Ralph
-from ralph.memory.store import CONVERSATIONS, FEATURES, KNOWLEDGE, NOTES, SPOOL, TOKENS, Store
+from ralph.memory.store import (
+    CONVERSATIONS,
+    FEATURES,
+    KNOWLEDGE,
+    MEMORIES,
+    NOTES,
+    SPOOL,
+    TOKENS,
+)
 from ralph.records import Complaint, Record, Source, Tombstone, clean
 from ralph.records.iteration import from_record
 from ralph.records.knowledge import ENTRIES, is_knowledge_kind, knowledge_from
 from ralph.records.note import NOTE
 from ralph.text.redact import redact_tree
 
-_LINES_AT_ONCE = 500
-
-
-class JournalKey(NamedTuple):
-    """A journal: the memory it belongs to, and its name there."""
-
-    memory: str
-    name: str
-
 
 def journal_keys(ralph: Ralph, *, everywhere: bool = False) -> list[JournalKey]:
     """Return every journal of this project; `everywhere`: also other projects' in Ralph's home."""
-    said = [part.name for part in ralph.conversations.stream.parts]
-    own = {CONVERSATIONS: said, KNOWLEDGE: [stream_of(ralph.project.id)]}
-    memories = (FEATURES, CONVERSATIONS, KNOWLEDGE)
-    keys = (JournalKey(one, n) for one in memories for n in _store(ralph, one).journals.names())
-    return [key for key in keys if everywhere or key.name in own.get(key.memory, [key.name])]
+    return [
+        JournalKey(memory, name)
+        for memory in MEMORIES
+        for name in ralph.part(memory).journals(everywhere=everywhere)
+    ]
 
 
 def journal_of(ralph: Ralph, key: JournalKey) -> Journal:
     """Return the journal itself."""
-    return _store(ralph, key.memory).journals.journal(key.name)
-
-
-def records_in(ralph: Ralph, key: JournalKey) -> Iterator[Record]:
-    """Yield every record in a journal, read in parts because there may be many."""
-    journal = journal_of(ralph, key)
-    position = None
-    while True:
-        batch = journal.read(position, limit=_LINES_AT_ONCE)
-        yield from (located.record for located in batch.records)
-        if batch.done:
-            return
-        position = batch.position
-
-
-def _store(ralph: Ralph, memory: str) -> Store:
-    if memory == FEATURES:
-        return ralph.store
-    return ralph.conversations.store if memory == CONVERSATIONS else ralph.knowledge.store
-
-
-def stream_at(ralph: Ralph, key: JournalKey) -> ProjectStream | ConversationStream | Knowledge:
-    """Return the memory's stream for a journal."""
-    if key.memory == FEATURES:
-        return ralph.notes if key.name == NOTES else ralph.feature(key.name)
-    if key.memory == KNOWLEDGE:
-        return ralph.knowledge
-    return ConversationStream(key.name, ralph.conversations.store)
+    return ralph.part(key.memory).store.journals.journal(key.name)
 
 
 def journal_lines(batch: Batch) -> tuple[list[bytes], int]:
@@ -100,7 +69,7 @@ def adopt(
     `by_id`: a record whose id is known here is not added, even with other content.
     """
     journal = journal_of(ralph, key)
-    stream = stream_at(ralph, key)
+    stream = ralph.part(key.memory).stream_at(key.name)
     if stones and journal.forget((), stones=clean(stones)):
         stream.store.erase_soon(stream.target())
     batch = journal.read()
@@ -108,7 +77,7 @@ def adopt(
     here = {one.record.id for one in batch.records} if by_id else set[str]()
     wanted = [one for one in records if one.id not in buried]
     fresh = sum(one.fresh for one in journal.append([one for one in wanted if one.id not in here]))
-    if fresh and isinstance(stream, ProjectStream):
+    if fresh:
         stream.search_again()
     return fresh, len(wanted) - fresh, len(records) - len(wanted)
 

@@ -122,17 +122,17 @@ class Scope(msgspec.Struct, frozen=True):
     """
 
     feature: str | None = None
-    keepers: frozenset[Keeper] = frozenset({"project", "conversations", "knowledge"})
+    keepers: frozenset[Keeper] = frozenset({"features", "conversations", "knowledge"})
 
 
 PERSON = Scope()
-SESSION = Scope(keepers=frozenset({"project", "conversations"}))
+SESSION = Scope(keepers=frozenset({"features", "conversations"}))
 CONVERSATIONS_ALONE = Scope(keepers=frozenset({"conversations"}))
 
 
 def run_scope(feature: str | None) -> Scope:
     """What an agent that works on this feature, or on all of them, may see."""
-    return Scope(feature, frozenset({"project"}))
+    return Scope(feature, frozenset({"features"}))
 
 
 # -- The names of one event: as an exchange of a person's session, and as an iteration.

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ralph.index import Passage
 
 # The memories that keep records: each has its own journals and its own index.
-Keeper = Literal["project", "conversations", "knowledge"]
+Keeper = Literal["features", "conversations", "knowledge"]
 # Ids must be the same on every machine forever, so this namespace never changes.
 _NAMESPACE = uuid.UUID("d5b1f0de-0a3b-5a59-8c39-6f0f8a0f5e27")
 Reader = Callable[[Any], str]
@@ -88,7 +88,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
         """The memories that keep it; conversations have the private notes."""
         if self.stream in ("conversations", "knowledge"):
             return frozenset({self.stream})
-        return frozenset({"project", "conversations"} if self.stream == "notes" else {"project"})
+        return frozenset({"features", "conversations"} if self.stream == "notes" else {"features"})
 
     def content(self, record: Record) -> Any:
         """Return what is in a record; raise BadRecord if it cannot be read."""

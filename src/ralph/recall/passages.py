@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ralph.index import ASIDE, DERIVED, Passage
-from ralph.records.iteration import EMBEDDING_CHARS, thoughts
+from ralph.records import iteration as limits
+from ralph.records.iteration import thoughts
 
 if TYPE_CHECKING:
     from ralph.records import Record
@@ -41,9 +42,9 @@ def of_iteration(record: Record, iteration: Iteration) -> Sequence[Passage]:
     return [
         Passage(
             title=title,
-            text=text[:EMBEDDING_CHARS],
+            text=text[: limits.EMBEDDING_CHARS],
             places="" if place else named,
-            embed=f"{title}\n{text}".strip()[:EMBEDDING_CHARS],
+            embed=f"{title}\n{text}".strip()[: limits.EMBEDDING_CHARS],
             facets=facets,
         )
         for place, text in enumerate([first, *others])
@@ -55,9 +56,9 @@ def of_exchange(record: Record, exchange: Exchange) -> Sequence[Passage]:
 
     All words are indexed, but only the beginnings of question and answer are embedded.
     """
-    asked = exchange.user[:EMBEDDING_CHARS]
-    rest = exchange.user[EMBEDDING_CHARS:]
-    embed = ASIDE.join(filter(None, (asked, exchange.assistant[:EMBEDDING_CHARS])))
+    asked = exchange.user[: limits.EMBEDDING_CHARS]
+    rest = exchange.user[limits.EMBEDDING_CHARS :]
+    embed = ASIDE.join(filter(None, (asked, exchange.assistant[: limits.EMBEDDING_CHARS])))
     if not embed:
         return ()
     beside = [text for error in exchange.errors for text in (error.message, error.resolution)]
@@ -76,20 +77,20 @@ def of_summary(record: Record, summary: Summary) -> Sequence[Passage]:
 
 def of_document(record: Record, section: Document) -> Sequence[Passage]:
     """Return the passage of a document's section."""
-    embed = f"{section.heading}\n{section.text}".strip()[:EMBEDDING_CHARS]
-    text = section.text[:EMBEDDING_CHARS]
+    embed = f"{section.heading}\n{section.text}".strip()[: limits.EMBEDDING_CHARS]
+    text = section.text[: limits.EMBEDDING_CHARS]
     return [Passage(title=section.heading, text=text, places=section.path, embed=embed)]
 
 
 def of_learning(record: Record, learning: FeatureLearning) -> Sequence[Passage]:
     """Return the passage of a learning."""
-    text = learning.text[:EMBEDDING_CHARS]
+    text = learning.text[: limits.EMBEDDING_CHARS]
     return [Passage(title="", text=text, embed=text, facets={"type": (record.kind,)})]
 
 
 def of_feature(record: Record, feature: FeatureSnapshot) -> Sequence[Passage]:
     """Return the passage of a feature, which repeats words of its tasks."""
-    text = feature.text[:EMBEDDING_CHARS]
+    text = feature.text[: limits.EMBEDDING_CHARS]
     facets = {"type": (record.kind,), **DERIVED}
     return [Passage(title=feature.feature, text=text, embed=text, facets=facets)]
 
@@ -104,7 +105,7 @@ def of_entry(record: Record, entry: Entry) -> Sequence[Passage]:
     from ralph.records.knowledge import facets
 
     case = case_of(entry)
-    problem = f"{entry.subject}\n{case.problem}".strip()[:EMBEDDING_CHARS]
+    problem = f"{entry.subject}\n{case.problem}".strip()[: limits.EMBEDDING_CHARS]
     first, _, rest = problem.partition("\n")
     solution = f"{first[:_HEADING_CHARS]}\n{case.solution[:_SOLUTION_CHARS]}"
     of = facets(entry.agent_type, entry.task_type, entry.technology, entry.entry_type)

@@ -316,7 +316,7 @@ def test_records_of_every_kind_open(browser: Browser) -> None:
 
         add_documents(ralph.conversations, [document], root=ralph.project.root)
         kinds = {hit.kind: hit.id for hit in ralph.recent(50)}
-        every = [hit for one in ralph._streams() for hit in one.find("")]
+        every = [hit for one in ralph.own.streams() for hit in one.find("")]
         every += [*ralph.conversations.find(""), *ralph.knowledge.find("")]
         kinds |= {hit.kind: hit.id for hit in every}
         kinds["pattern"] = ralph.knowledge.patterns()[0].id

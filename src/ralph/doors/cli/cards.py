@@ -357,7 +357,7 @@ def pattern_result(memory: Knowledge, pattern: Pattern) -> Result:
         page.line(("entries", "bold"))
         for record, entry in entries:
             about = excerpt(entry.subject, _LINE_CHARS) or "(no subject)"
-            facts = f"  {plain_date(record.at)}  project {_project(entry)}  {about}"
+            facts = f"  {plain_date(record.at)}  project {_project(entry.project)}  {about}"
             page.line(short_id(record.id), facts, indent=2)
 
     records = [{"id": each.id, "at": each.at, **entry.to_json()} for each, entry in entries]
