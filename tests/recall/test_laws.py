@@ -317,3 +317,22 @@ def test_the_order_of_saving_does_not_matter(tmp_path: Path) -> None:
             hits = ralph.search(QUESTION, min_score=0.0)
             scores.append({text_of(hit): hit.score for hit in hits})
     assert scores[0] == scores[1]
+
+
+def test_a_question_that_repeats_the_words_keeps_no_answer_from_its_place(ralph: Ralph) -> None:
+    hold(ralph, "decision", (CSV, "Done."))
+    ralph.remember("The encoding of the video on the home page is H.264.")
+    assert text_of(ralph.search("csv encoding", min_score=0.0)[0]) == CSV
+    hold(ralph, "asked", (CSV_QUESTION, "I don't know."))
+    assert text_of(ralph.search("csv encoding", min_score=0.0)[0]) == CSV
+
+
+def test_the_best_evidence_comes_first_in_a_talk(ralph: Ralph) -> None:
+    # The rarest word alone is in a long answer about something else.
+    hold(ralph, "long", ("Describe the release", "The checkpoint of the release. " * 40))
+    about = "Worktrees at the same commit collide, because branches are named after the commit."
+    hold(ralph, "short", ("Why do sessions of two worktrees collide?", about))
+    for n, text in enumerate(UNRELATED):
+        hold(ralph, f"talk {n}", (text, "Noted."))
+    hits = ralph.search("why do checkpoints of two worktrees collide?")
+    assert text_of(hits[0]) == "Why do sessions of two worktrees collide?"

@@ -263,6 +263,16 @@ def relevance(own: float, share: float, *, sure: float | None = None) -> float:
     return _probability(odds) * math.pow(share, power)
 
 
+# In a talk the best candidates are ordered by the odds of their own evidence, too. They count this
+# much beside a value of 0 to 1.
+_EVIDENCE = 0.4
+
+
+def evidence_in_order(own: float) -> float:
+    """Return what an exchange's own relevance adds to the value that orders it."""
+    return _EVIDENCE * _odds(own)
+
+
 def most_relevance(share: float) -> float:
     """Return how relevant a record is at most, whatever its evidence."""
     return math.pow(share, _SHARE_POWER)

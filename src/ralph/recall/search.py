@@ -31,6 +31,7 @@ from ralph.recall.score import (
     Evidence,
     answered_by,
     best_two,
+    evidence_in_order,
     most_relevance,
     new_nats,
     own_relevance,
@@ -390,8 +391,8 @@ _MOST_TIME_NATS = 10.0
 _BY_PERSON = 1.05
 # The relevance of a record if the question asks only for its day.
 _OF_DAYS = 0.75
-# Among how many candidates the two are looked for that say whether a list answers. It does not
-# depend on how many are shown.
+# How many candidates are weighed to say whether a list answers, and put in their final order. It
+# does not depend on how many are shown.
 _JUDGED = 20
 # The value from which a candidate is checked for whether it only repeats the question.
 _MAY_REPEAT = 0.4
@@ -428,10 +429,23 @@ def judge(question: Question, part: Found) -> list[Candidate]:
     candidates = _best_passages(part.candidates)
     if part.lift is not None:
         candidates = part.lift(candidates, part.words_held)
-    # Among equals the newest comes first. Index rows cannot decide: a rebuild changes them.
-    candidates.sort(key=lambda one: (-one.rank_value, -one.record.number, one.record.id))
+    candidates.sort(key=_order)
     _judge_relevance(question, part, candidates, time_weight)
+    if part.talk and not question.lists_days:
+        first = candidates[:_JUDGED]
+        for candidate in first:
+            # It answers no more surely than by what it adds.
+            candidate.rank_value += evidence_in_order(min(candidate.own, candidate.adds))
+        candidates[:_JUDGED] = sorted(first, key=_order)
     return candidates
+
+
+def _order(candidate: Candidate) -> tuple[float, int, str]:
+    """Return the key to sort candidates by, the best first; of equals, the newest first.
+
+    Index rows cannot decide between equals: a rebuild changes them.
+    """
+    return -candidate.rank_value, -candidate.record.number, candidate.record.id
 
 
 def _judge_relevance(

@@ -349,6 +349,7 @@ def test_the_common_words_of_a_project_are_no_subject(project: Path, tmp_path: P
         ("why did we drop the cache?", True),
         ("What did the review of the export say", True),
         ("is there a limit for uploads?", True),
+        ("can uploads be larger than the limit?", True),
         ("can you add a limit for uploads?", False),
         ("Would you review the export?", False),
         ("add a limit for uploads", False),

@@ -148,7 +148,9 @@ _FOR_INDEX = 0.1
 _LEAST_SHARE = 0.35
 _MOST_NATS = 30.0
 _PICTURE = re.compile(r"(?i)\[(?:image|screenshot)[^\]\n]{0,80}\]")
-_REQUEST = re.compile(r"(?:can|could|may|might|shall|should|will|would)\b", re.I)
+_REQUEST = re.compile(
+    r"(?:can|could|may|might|shall|should|will|would) (?:i|it|that|this|we|you)\b", re.I
+)
 # In a longer journal it takes too much time to look up how a failure was solved.
 _SHORT_JOURNAL_BYTES = 1_000_000
 
