@@ -140,6 +140,24 @@ def test_a_squash_of_two_sessions_is_told_apart_by_content(code: CodeHistory) ->
     assert blamed(code, "cart.py:14").session == talk(SECOND)
 
 
+def test_a_line_that_two_sessions_of_a_squash_left_leads_to_none(code: CodeHistory) -> None:
+    code.session(FIRST, code.create("cart.py", body("cart")))
+    both = body("cart") + body("basket")
+    code.session(SECOND, code.create("cart.py", both))
+    code.commit(f"Squash\n\nCodex-Thread-ID: {FIRST}\nCodex-Thread-ID: {SECOND}")
+    assert blamed(code, "cart.py:14").session == talk(SECOND)
+    assert blamed(code, "cart.py:3").named == (FIRST, SECOND)
+
+
+def test_a_plain_line_of_a_squash_is_from_the_session_around_it(code: CodeHistory) -> None:
+    code.session(FIRST, code.create("cart.py", body("cart") + "\n" + body("sum")))
+    text = (code.root / "cart.py").read_text(encoding="utf-8")
+    code.session(SECOND, code.edit("cart.py", text, text + "\n" + body("tax")))
+    code.commit(f"Squash\n\nCodex-Thread-ID: {FIRST}\nCodex-Thread-ID: {SECOND}")
+    assert blamed(code, "cart.py:11").session == talk(FIRST)
+    assert blamed(code, "cart.py:22").session == ""
+
+
 def test_a_checkpoint_says_which_of_two_sessions_changed_the_file(code: CodeHistory) -> None:
     code.session(FIRST, code.create("other.py", body("other")))
     code.session(SECOND, code.create("other2.py", body("other2")))

@@ -122,6 +122,29 @@ def test_removed_code_is_gone_since_the_commit_that_removed_it(code: CodeHistory
     assert code.standing(record) == Standing("gone", f"gone from cart.py since {removed}")
 
 
+def test_code_whose_lines_got_one_more_argument_is_changed(code: CodeHistory) -> None:
+    record = code.session("cart", code.create("cart.py", body("cart")))
+    code.commit("Add the cart")
+    amended = body("cart").replace("compute_cart(", "compute_cart(rate, ").replace("request", "req")
+    code.write("cart.py", amended)
+    commit = code.commit("Pass the rate", day=DAY + 1)
+    assert code.standing(record) == Standing(
+        "changed", f"cart.py changed since ({commit}, 1 commit)"
+    )
+
+
+def test_what_a_revert_brings_back_is_no_form_of_what_it_removed(code: CodeHistory) -> None:
+    before = body("cart")
+    code.write("cart.py", before)
+    code.commit("Add the cart")
+    after = before.replace("compute_cart(", "compute_cart(rate, ").replace("request", "req")
+    record = code.session("cart", code.edit("cart.py", before, after))
+    code.commit("Pass the rate")
+    code.write("cart.py", before)
+    commit = code.commit("Do not pass the rate", day=DAY + 1)
+    assert code.standing(record) == Standing("gone", f"gone from cart.py since {commit}")
+
+
 def test_reverted_code_is_gone(code: CodeHistory) -> None:
     code.write("cart.py", body("old"))
     code.commit("An older cart", day=DAY - 1)

@@ -316,12 +316,15 @@ class SessionFinder:
         self, place: int, sessions: Sequence[str], source: CommitSource
     ) -> LineSession:
         """Return which of the sessions that a commit names a line is from."""
-        theirs = [item for item in self._work if item.session in sessions]
-        found = self._writer(place, theirs, strict=False)
+        if len(source.sessions) > 1:
+            changed_it = self._that_changed(self._lines[place].path, sessions, source)
+            theirs = self._work_of(changed_it or sessions)
+            found = self._only_writer(place, theirs)
+            sessions = changed_it
+        else:
+            found = self._writer(place, self._work_of(sessions), strict=False)
         if found is not None:
             return LineSession(found.session, found.id, "trailer")
-        if len(sessions) > 1 or len(source.sessions) > 1:
-            sessions = self._that_changed(self._lines[place].path, sessions, source)
         if len(sessions) != 1:
             return LineSession(named=source.sessions)
         # A session also commits what another one wrote.
@@ -331,18 +334,43 @@ class SessionFinder:
         earlier = [item.id for item in self._all if item.session in sessions and item.started <= at]
         return LineSession(sessions[0], earlier[0] if earlier else "", "trailer")
 
+    def _work_of(self, sessions: Sequence[str]) -> list[FileWork]:
+        return [item for item in self._work if item.session in sessions]
+
     def _that_changed(
         self, path: str, sessions: Sequence[str], source: CommitSource
     ) -> Sequence[str]:
-        """Return those of the sessions of a commit that changed a file in it."""
+        """Return those of the sessions of a commit that changed a file in it, if that is known."""
         if len(source.files) == len(source.sessions):
             names = tuple(name for name in source.sessions if path in source.files[name])
-            return self._sessions_in_memory(names) if len(names) == 1 else ()
+            found = self._sessions_in_memory(names)
+            return found if len(found) == len(names) else ()
         # Without checkpoints, their work in memory tells, if all of them are there.
         if len(sessions) != len(source.sessions):
             return ()
         writers = {item.session for item in self._all if _changed_it(item)}
         return [session for session in sessions if session in writers]
+
+    def _only_writer(self, place: int, work: Sequence[FileWork]) -> FileWork | None:
+        """Return the work that left a line, if only one session did.
+
+        A line that says little is from the session of the lines before and after it.
+        """
+        if self._hashes[place]:
+            return self._only_one_that_left(place, work)
+        part = [n for n in self._part_of_commit(place) if self._hashes[n]]
+        before = [n for n in part if n < place][-1:]
+        after = [n for n in part if n > place][:1]
+        writers = [self._only_one_that_left(n, work) for n in (*before, *after)]
+        sessions = {writer.session if writer else "" for writer in writers}
+        return writers[0] if len(sessions) == 1 else None
+
+    def _only_one_that_left(self, place: int, work: Sequence[FileWork]) -> FileWork | None:
+        wanted = self._hashes[place]
+        at = self._lines[place].commit.at
+        left = [item for item in work if wanted in self._lefts[item.id] and item.started <= at]
+        is_one = len({item.session for item in left}) == 1
+        return min(left, key=lambda item: item.started) if is_one else None
 
     def _writer(self, place: int, work: Sequence[FileWork], *, strict: bool) -> FileWork | None:
         """Return the work that left a line in its file before its commit, if one did."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
@@ -17,7 +18,7 @@ from typing import NamedTuple
 import msgspec
 
 from ralph import disk
-from ralph.capture.anchors import line_hashes, may_have
+from ralph.capture.anchors import line_hash, line_hashes, may_have
 from ralph.memory.anchors import STANDINGS, AnchorStore, SavedAnchor
 from ralph.memory.project import Project
 from ralph.memory.working_copy import NO_FILE, FileKey, WorkingCopy
@@ -31,13 +32,19 @@ GONE_SHARE = 0.3
 _MOST_FILES = 6
 # Fewer lines tell that code holds only if one of them is in its file once.
 _FEW_LINES = 3
+# Lines that share at least this much of their words are forms of each other.
+_ALIKE_SHARE = 0.5
+_LEAST_SHARED = 2
+_MOST_AMENDED = 60
+_MOST_NEW = 4000
+_WORD = re.compile(r"\w+")
 _MOST_COMMITS = 500
 _MOST_ARRIVALS = 5
 _MOST_NAMED = 3
 # How much less a record counts in the order if its code is gone.
 _GONE_WEIGHT = 0.6
 _MOST_REMEMBERED = 2000
-_CACHE_VERSION = 2
+_CACHE_VERSION = 3
 _IN_FILES_ALONE = ("holds", "changed", "gone")
 _NOT_COMMITTED = "not committed yet"
 SharedAnchors = Mapping[str, Sequence[SavedAnchor]]
@@ -219,7 +226,7 @@ class CodeStandings:
         worst = max(changed, key=lambda survival: survival.lost).saved
         if place := self._moved_to(worst):
             return Standing("moved", f"moved to {place}")
-        if share >= GONE_SHARE:
+        if share >= GONE_SHARE or self._is_amended(worst):
             return Standing("changed", self._changed_since(worst))
         if branch := self._branch_with(worst):
             return Standing("elsewhere", f"only on branch {branch}")
@@ -232,6 +239,24 @@ class CodeStandings:
             if any(counts[line] == 1 for line in survival.saved.anchor.hashes):
                 return True
         return False
+
+    def _is_amended(self, saved: SavedAnchor) -> bool:
+        """Whether the file has enough of the lines in another form, as with one more argument.
+
+        What the file had before these lines is no form of them: a revert brings it back.
+        """
+        then, before = _LinesInHistory(self._copy, saved).arrival
+        now = self._copy.text(saved.anchor.path)
+        hashes = saved.anchor.hashes
+        present = set(line_hashes(now))
+        lost = [line for line in then.splitlines() if line_hash(line) in hashes - present]
+        known = {*line_hashes(then), *line_hashes(before)}
+        new = [line for line in now.splitlines() if line_hash(line) not in {"", *known}]
+        if not lost or len(lost) > _MOST_AMENDED or len(new) > _MOST_NEW:
+            return False
+        forms = [_words(line) for line in new]
+        amended = sum(any(_are_alike(_words(line), form) for form in forms) for line in lost)
+        return len(hashes & present) + amended >= GONE_SHARE * len(hashes)
 
     def _changed_since(self, saved: SavedAnchor) -> str:
         path = saved.anchor.path
@@ -316,6 +341,16 @@ def _gone_later(hits: Sequence[Hit]) -> list[Hit]:
     return ordered
 
 
+def _words(line: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(line))
+
+
+def _are_alike(line: frozenset[str], other: frozenset[str]) -> bool:
+    """Whether two lines share most of their words."""
+    shared = len(line & other)
+    return shared >= _LEAST_SHARED and shared >= _ALIKE_SHARE * len(line | other)
+
+
 def _is_gone(hit: Hit) -> bool:
     return hit.standing is not None and hit.standing.is_gone
 
@@ -346,11 +381,22 @@ class _LinesInHistory:
         """Return the first commit that left less than this share of the lines, or ""."""
         return next(iter(self._later(share)), "")
 
-    def _later(self, share: float) -> list[str]:
+    @property
+    def arrival(self) -> tuple[str, str]:
+        """The file with the lines when they arrived, and as it was before; "" if not known."""
+        if not (arrived := self._arrived()):
+            return "", ""
+        commit = self._commits[arrived[0]]
+        path = self._saved.anchor.path
+        return self._copy.text_at(commit, path), self._copy.text_at(f"{commit}^", path)
+
+    def _arrived(self) -> list[int]:
         # The first commits since then are those in which the lines arrived.
         first = self._commits[:_MOST_ARRIVALS]
-        arrived = [n for n, commit in enumerate(first) if self._share(commit) >= HOLDS_SHARE]
-        if not arrived:
+        return [n for n, commit in enumerate(first) if self._share(commit) >= HOLDS_SHARE]
+
+    def _later(self, share: float) -> list[str]:
+        if not (arrived := self._arrived()):
             return []
         after = bisect.bisect_left(
             self._commits,
