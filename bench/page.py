@@ -136,7 +136,7 @@ def _rows(place: BenchProject, size: int, repeat: int) -> list[Row]:
         views = {
             path: _VIEW
             for path in (
-                *("/", "/features", f"/features/{FEATURE}", "/timeline", "/timeline?text=timeout"),
+                *("/", "/plan", f"/features/{FEATURE}", "/timeline", "/timeline?text=timeout"),
                 *("/conversations", "/notes", "/knowledge", "/documents", "/workers", "/settings"),
                 *(f"/record/{record}", f"/forget?id={record}"),
             )

@@ -201,6 +201,11 @@ class ConversationStates:
             state.titled = True
         state.conversation = msgspec.structs.replace(state.conversation, **changes)
 
+    def project_of(self, exchange: str) -> str:
+        """Return the name of the project that an exchange belongs to, "" if it is unknown."""
+        conversation, _ = self.positions[exchange]
+        return self.conversations[conversation].conversation.project
+
     def read_exchanges(self, conversations: Iterable[str]) -> list[Exchange]:
         """Return the readable exchanges of these conversations, in journal order."""
         found: list[Exchange] = []

@@ -89,6 +89,11 @@ class Conversations:
         return not {self._own, *self._other_ids}.isdisjoint(self.store.journals.names())
 
     @property
+    def exist_elsewhere(self) -> bool:
+        """Whether anything was said in other projects."""
+        return not {self._own, *self._other_ids}.issuperset(self.store.journals.names())
+
+    @property
     def stream(self) -> ConversationStream:
         """The conversations of this project as a stream, with its history and its index."""
         return self._stream(self._own)

@@ -109,18 +109,19 @@ def events(
     since: str | None = None,
     until: str | None = None,
     everywhere: bool = False,
+    project: str = "",
 ) -> Events:
     """Return matching iterations and exchanges, newest first; `text` must occur in them literally.
 
     An exchange that was also an iteration is listed as the iteration. `everywhere`: also exchanges
-    of other projects.
+    of other projects, or only of the `project` with this name.
     """
     first, end = moments_between(since, until)
     # As written in JSON; the case of ASCII letters does not matter.
     wanted = msgspec.json.encode(text.strip())[1:-1].lower()
     found = [
         record
-        for record in _records(ralph, kinds, features, everywhere)
+        for record in _records(ralph, kinds, features, everywhere, project)
         if first <= record.at < end
         and (not wanted or wanted in record.body.lower())
         and (not outcomes or any(one.outcome in outcomes for one in Events([record])))
@@ -134,24 +135,34 @@ def _records(
     kinds: Collection[str],
     features: Sequence[str] | None,
     everywhere: bool = False,
+    project: str = "",
 ) -> Iterator[Record]:
     """Yield the records of iterations and exchanges, each event once."""
     told: set[str | None] = set()
-    memories = ralph.features() if features is None else map(ralph.feature, features)
-    if not kinds or KIND in kinds or EXCHANGE in kinds:
-        for memory in memories:
+    names_own = project in ("", ralph.project.root.name)
+    if names_own and (not kinds or KIND in kinds or EXCHANGE in kinds):
+        for memory in ralph.features() if features is None else map(ralph.feature, features):
             for record in memory.records():
                 if record.kind == KIND:
                     told.add(exchange_of_run(record.source.run))
                     if not kinds or KIND in kinds:
                         yield record
-    if features is not None or (kinds and EXCHANGE not in kinds):
+    if features is None and (not kinds or EXCHANGE in kinds):
+        for record in _exchanges(ralph, everywhere, project):
+            if record.id not in told:
+                yield record
+
+
+def _exchanges(ralph: Ralph, everywhere: bool, project: str) -> Iterator[Record]:
+    if not (everywhere or ralph.conversations.exist):
         return
-    if everywhere or ralph.conversations.exist:
-        for stream in ralph.conversations.within(everywhere):
-            for record in stream.history.records.values():
-                if record.kind == EXCHANGE and record.id not in told:
-                    yield record
+    for stream in ralph.conversations.within(everywhere):
+        history = stream.history
+        for record in history.records.values():
+            if record.kind == EXCHANGE and (
+                not project or history.project_of(record.id) == project
+            ):
+                yield record
 
 
 def _event(record: Record, body: _Body) -> Event:
@@ -163,8 +174,13 @@ def _event(record: Record, body: _Body) -> Event:
     return Event(title=title[:_TITLE_CHARS], outcome=outcome, **own, **work)
 
 
-def contents(ralph: Ralph, some: Iterable[Event]) -> dict[str, Iteration | Exchange]:
-    """Return the whole records of these events, by id."""
+def contents(
+    ralph: Ralph, some: Iterable[Event], *, everywhere: bool = False
+) -> dict[str, Iteration | Exchange]:
+    """Return the whole records of these events, by id.
+
+    `everywhere`: some may be exchanges of other projects.
+    """
     found: dict[str, Iteration | Exchange] = {}
     wanted: dict[str, set[str]] = {}
     for one in some:
@@ -173,8 +189,10 @@ def contents(ralph: Ralph, some: Iterable[Event]) -> dict[str, Iteration | Excha
     for feature, ids in wanted.items():
         pairs = ralph.feature(feature).iterations(ids)
         found |= {located.record.id: iteration for located, iteration in pairs}
-    records = ralph.conversations.stream.history.records if said else {}
-    return found | {one: content_of(records[one]) for one in said}
+    for stream in ralph.conversations.within(everywhere) if said else ():
+        records = stream.history.records
+        found |= {name: content_of(records[name]) for name in said if name in records}
+    return found
 
 
 def later_success(ralph: Ralph, record: Iteration) -> Event | None:

@@ -56,7 +56,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DemoPage]:
 
 @pytest.fixture
 def window(demo: DemoPage) -> Iterator[Chromium]:
-    """The browser on the home view; nothing may be on its console when the test ends."""
+    """The browser on the first view; nothing may be on its console when the test ends."""
     demo.window.look()
     demo.window.open("/")
     demo.window.console()
@@ -75,8 +75,8 @@ def record_of(demo: DemoPage, kind: str) -> str:
 def views(demo: DemoPage) -> dict[str, str]:
     """Every view by its name."""
     found = {
-        "home": "/",
-        "features": "/features",
+        "today": "/",
+        "plan": "/plan",
         "feature": "/features/comments",
         "edit": "/features/comments/edit",
         "timeline": "/timeline",
@@ -102,7 +102,7 @@ def views(demo: DemoPage) -> dict[str, str]:
     return found | {"forget": forget}
 
 
-SHOWN = ("home", "feature", "timeline", "search", "conversation", "knowledge")
+SHOWN = ("today", "feature", "timeline", "search", "conversation", "settings")
 
 
 # -- every view
@@ -147,7 +147,7 @@ def test_screenshots(demo: DemoPage, window: Chromium) -> None:
                 window.screenshot(file)
                 assert file.stat().st_size > 5_000
     # Those of the README: what a first look shows, without names of folders of this machine.
-    for name, dark in (("home", False), ("search", True)):
+    for name, dark in (("today", False), ("search", True)):
         window.look((1200, 640), dark=dark)
         window.open(paths[name])
         window.script(
@@ -183,6 +183,7 @@ def test_search_answers_while_typing_and_opens_the_record(window: Chromium) -> N
     window.type("[data-search] input[name=q]", "connection pool time out")
     window.wait("return document.querySelector('#results').innerText.includes('under load')")
     assert "connection+pool" in window.path
+    window.click("[data-search] summary")
     window.click("[data-search] input[value=note]")
     window.wait("return !document.querySelector('#results').innerText.includes('under load')")
     window.click("[data-search] input[value=note]")
@@ -281,14 +282,17 @@ def test_a_record_is_forgotten_after_a_confirmation(demo: DemoPage, window: Chro
 
 
 def test_a_conversation_is_tagged_renamed_rated_and_exported(window: Chromium) -> None:
-    window.follow(".nav a[href$='/conversations']")
+    window.follow(".nav a[href$='/timeline']")
+    window.follow(".subnav a[href$='/conversations']")
     window.follow("[data-row]")
     path = window.path
+    window.click(".manage summary")
     window.type("input[name=add]", "urgent")
     window.follow("form[action$='/tag'] button:not(.link)")
     assert "urgent" in window.text(".tags")
     window.follow(".tags li:last-child button")
     assert "urgent" not in window.text(".tags")
+    window.click(".manage summary")
     window.type("input[name=title]", "The deploy hung")
     window.follow("form[action$='/title'] button")
     assert window.text("h1") == "The deploy hung"
@@ -308,10 +312,10 @@ def test_a_conversation_is_tagged_renamed_rated_and_exported(window: Chromium) -
 
 
 def test_a_note_is_written_edited_removed_and_brought_back(window: Chromium) -> None:
-    window.follow(".nav a[href$='/notes']")
+    window.follow(".subnav a[href$='/notes']")
     window.type("textarea[name=text]", "The printer is on the second floor.")
     window.click("input[name=private]")
-    window.follow("form[method=post] button")
+    window.follow("form[action$='/notes'][method=post] button")
     assert "second floor" in window.text(".learnings li")
     assert "only for you" in window.text(".learnings li")
     window.follow(".learnings a[href$='/edit']")
@@ -325,7 +329,8 @@ def test_a_note_is_written_edited_removed_and_brought_back(window: Chromium) -> 
 
 
 def test_knowledge_is_published_and_judged(window: Chromium) -> None:
-    window.follow(".nav a[href$='/knowledge']")
+    window.follow(".nav a[href$='/plan']")
+    window.follow(".subnav a[href$='/knowledge']")
     assert window.count("#staged .learnings li") >= 1
     window.follow("#staged a.danger")
     window.follow(".confirm .button")
@@ -341,7 +346,8 @@ def test_knowledge_is_published_and_judged(window: Chromium) -> None:
 
 def test_a_document_is_added_checked_and_removed(demo: DemoPage, window: Chromium) -> None:
     (demo.root / "style.md").write_text("# Style\n\nUse tabs.\n", encoding="utf-8")
-    window.follow(".nav a[href$='/documents']")
+    window.follow(".nav a[href$='/search']")
+    window.follow(".subnav a[href$='/documents']")
     window.type("input[name=path]", "style.md")
     window.follow("form[action$='/add'] button")
     assert "style.md" in window.text("table")
@@ -357,7 +363,8 @@ def test_failures_of_workers_are_tried_again(demo: DemoPage, window: Chromium) -
     with open_ralph(demo.root, home=demo.home) as ralph:
         file = demo.home / "cache" / "workers" / f"{ralph.project.id}.json"
     Retries(file, clock=lambda: 0.0).failed("exchange", "a", "a", "no model", attempts=9)
-    window.follow(".nav a[href$='/workers']")
+    window.follow(".nav a[href$='/settings']")
+    window.follow(".subnav a[href$='/workers']")
     assert "no model" in window.text("#failures")
     window.follow("#failures button")
     assert "Nothing failed." in window.text("#failures")
@@ -375,7 +382,8 @@ def test_a_setting_is_changed_and_set_back(window: Chromium) -> None:
 
 
 def test_health_is_there_without_a_reload(window: Chromium) -> None:
-    window.follow(".nav a[href$='/health']")
+    window.follow(".nav a[href$='/settings']")
+    window.follow(".subnav a[href$='/health']")
     window.wait("return document.querySelectorAll('.checks tbody tr').length > 10")
     window.follow("form[action$='/health'] button")
     assert "Checking" in window.text(".flash")
@@ -405,7 +413,7 @@ def test_hostile_text_is_shown_harmlessly(demo: DemoPage, window: Chromium) -> N
         )
     assert isinstance(saved.record, Iteration)
     paths = [f"/record/{one}" for one in (saved.id, note.id, talk, said.id)]
-    paths += [f"/record/{said.id}?all=1", f"/forget?id={saved.id}", "/timeline", "/", "/features"]
+    paths += [f"/record/{said.id}?all=1", f"/forget?id={saved.id}", "/timeline", "/", "/plan"]
     paths += ["/features/feed", "/search?q=onerror+onmouseover+gnp", "/notes", "/conversations"]
     paths += [f"/conversations/{talk}", f"/conversations/{talk}?all=1", "/knowledge"]
     for size in (DESKTOP, PHONE):

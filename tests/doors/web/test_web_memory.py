@@ -11,7 +11,8 @@ import pytest
 from browsing import Browser, served_page
 
 from ralph.chat.workers import Retries
-from ralph.config import home_folder
+from ralph.config import KEYS, home_folder
+from ralph.doors.web.setting_groups import GROUPS
 from ralph.memory.project import Project
 from ralph.memory.ralph import open_ralph
 
@@ -231,7 +232,8 @@ def test_workers_show_their_failures_which_can_be_tried_again(browser: Browser) 
     retries = Retries(file, clock=lambda: 0.0)
     retries.failed("exchange", "abcd", "exchange abcd", f"no model {HOSTILE}", attempts=9)
     text = browser.text("/workers")
-    assert "exchange Writes a summary of each exchange. stopped 0 of 1" in text
+    assert "Summarize exchanges not running now Writes a summary of each exchange." in text
+    assert "0 of 1 done" in text
     assert "given up exchange exchange abcd tried 9 times no model <script>" in text
     assert "try 1 item again" in browser.post("/workers/retry")
     assert "Nothing failed." in browser.text("/workers")
@@ -246,9 +248,16 @@ def test_every_setting_has_its_help_and_its_origin(
 ) -> None:
     monkeypatch.setenv("RALPH_SEARCH_LIMIT", "7")
     text = browser.text("/settings")
-    assert "search_limit 7 changed how many results a search shows From RALPH_SEARCH_LIMIT" in text
-    assert "embedder static what turns text into vectors" in text
-    assert "embedder" not in browser.text("/settings?text=knowledge_give")
+    assert "Results of a search 7 How many results a search shows." in text
+    assert "Name search_limit Set by RALPH_SEARCH_LIMIT Default 10" in text
+    assert "What finds text by meaning static What turns text into vectors" in text
+    assert "Search how much is shown" in text
+    assert "by meaning" not in browser.text("/settings?text=knowledge_give")
+
+
+def test_every_setting_is_in_one_group_with_a_plain_name() -> None:
+    named = [key for group in GROUPS for key in group.names]
+    assert sorted(named) == sorted(KEYS)
 
 
 def test_a_setting_is_changed_for_the_project_or_for_all_and_unset(browser: Browser) -> None:
@@ -269,7 +278,7 @@ def test_a_secret_setting_is_never_shown(browser: Browser) -> None:
     secret = "a-very-secret-key-1234"
     browser.post("/settings", key="chat_api_key", value=secret, where="user", action="set")
     assert secret not in browser.get("/settings")
-    assert "chat_api_key set changed" in browser.text("/settings")
+    assert "Key set Its key. Value" in browser.text("/settings?text=chat_api_key")
 
 
 # -- health

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from ralph.doors.web.app import HEADERS, LARGEST_FORM_BYTES, ROUTES
 from ralph.memory.ralph import open_ralph
 
-VIEWS = ["/", "/features", "/features/auth", "/features/auth/edit", "/timeline", "/search?q=cookie"]
+VIEWS = ["/", "/plan", "/features/auth", "/features/auth/edit", "/timeline", "/search?q=cookie"]
 VIEWS += ["/conversations", "/notes", "/knowledge", "/documents", "/workers"]
 HOSTILE = (
     "<script>alert(1)</script><img src=x onerror=alert(2)>\"' onmouseover=alert(3) {{7*7}}"
@@ -300,6 +300,6 @@ def test_hostile_words_in_an_address_are_shown_as_text(browser: Browser) -> None
 def test_a_folder_that_is_no_project_has_a_page_too(tmp_path: Path) -> None:
     (tmp_path / "plain").mkdir()
     with served_page(tmp_path / "plain") as opened:
-        for path in ("/", "/features", "/timeline", "/search?q=anything"):
+        for path in ("/", "/plan", "/timeline", "/search?q=anything"):
             opened.get(path)
     assert list((tmp_path / "plain").iterdir()) == []

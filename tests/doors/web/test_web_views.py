@@ -83,11 +83,19 @@ def test_the_badge_is_gray_when_memory_is_off_and_says_what_to_do(
 
 
 def test_the_navigation_names_the_view_that_is_open(browser: Browser) -> None:
-    found = re.findall(
-        r'<a href="(/\w*)" data-key="\w"( aria-current="page")?>', browser.get("/features/auth")
-    )
-    assert [path for path, current in found if current] == ["/features"]
-    assert [path for path, _ in found][:4] == ["/", "/features", "/timeline", "/search"]
+    text = browser.get("/features/auth")
+    links = re.findall(r'<a href="(/\w*)"( aria-current="page")?>(\w+)</a>', text)
+
+    places = [title for _, _, title in links[:5]]
+    assert places == ["Today", "Timeline", "Search", "Plan", "Settings"]
+    current = [(path, title) for path, is_current, title in links if is_current]
+    assert current == [("/plan", "Plan"), ("/plan", "Features")]
+
+
+def test_the_old_address_of_the_features_leads_to_the_plan(browser: Browser) -> None:
+    answer = browser.client.get("/features")
+    assert answer.status_code == 303
+    assert answer.headers["location"] == f"{browser.site.base}/plan"
 
 
 def test_a_page_that_is_not_there_says_so(browser: Browser) -> None:
@@ -101,7 +109,7 @@ def test_what_was_not_foreseen_is_an_error_page(
     def break_down(*_: object, **__: object) -> None:
         raise ZeroDivisionError("by nothing")
 
-    monkeypatch.setattr("ralph.memory.timeline.mistakes", break_down)
+    monkeypatch.setattr("ralph.doors.web.views_today.overviews", break_down)
     said = browser.get("/", code=500)
     assert "Internal error (ZeroDivisionError: by nothing)" in said
     assert "Traceback" not in said
@@ -121,7 +129,8 @@ def test_home_shows_what_happened_what_is_open_and_what_it_cost(browser: Browser
     assert "Today" in text
     assert "Rank" in text
     assert "The staging database resets every night." in text
-    assert "Why does the pool time out?" in text
+    assert "Debug timeouts" in text
+    assert "The pool is too small." in text
     assert "Task 1 was rejected at the design gate" in text
     assert "Cost: $1.25 in total" in text
     assert "Tokens: 4.2k in total" in text
@@ -147,7 +156,7 @@ def test_a_cost_that_no_client_tells_is_unknown_and_not_zero(browser: Browser) -
     assert "search 1 4.2k unknown" in home
     assert "Cost unknown" in browser.text("/features/search")
     assert all("$" not in browser.text(path) for path in ("/", "/features/search"))
-    assert browser.text("/features").endswith("unknown")
+    assert "cost unknown" in browser.text("/plan")
 
 
 def test_a_session_that_was_interrupted_is_an_open_end(browser: Browser) -> None:
@@ -156,7 +165,7 @@ def test_a_session_that_was_interrupted_is_an_open_end(browser: Browser) -> None
         asked = "Can you finish the migration?"
         ralph.conversations.exchange(talk, user=asked, assistant="", status="interrupted")
     ends = browser.text("/").partition("Open ends")[2]
-    assert "interrupted Can you finish the migration?" in ends
+    assert "interrupted Cut off" in ends
 
 
 def test_an_open_end_leads_to_its_feature_whatever_its_name(browser: Browser) -> None:
@@ -183,7 +192,7 @@ def test_home_of_an_empty_project_says_what_to_do(tmp_path: Path) -> None:
     Project(root).init()
     with served_page(root) as opened:
         assert "ralph hooks install --user" in opened.text("/")
-        assert "ralph plan import" in opened.text("/features")
+        assert "ralph plan import" in opened.text("/plan")
         assert "ralph run" in opened.text("/timeline")
 
 
@@ -212,7 +221,7 @@ def test_the_timeline_lists_newest_first_and_filters(browser: Browser) -> None:
 def test_the_timeline_shows_errors_decisions_and_files(browser: Browser) -> None:
     text = browser.text("/timeline?outcome=failure")
     assert "error AssertionError: Set-Cookie refused" in text
-    assert "decision: Use Redis" in text
+    assert "decided Use Redis" in text
     assert "src/app.py" in text
 
 
@@ -241,8 +250,8 @@ def test_odd_questions_are_answered(browser: Browser, asked: str) -> None:
 def test_search_shows_score_why_and_kind_and_opens_the_record(browser: Browser) -> None:
     text = browser.get("/search?q=session+cookie+refused+by+the+browser")
 
-    assert "why: words:" in text
-    assert re.search(r'class="score relevant"[^>]*>[01]\.\d\d<', text)
+    assert "Why it matched</summary><p>words:" in text
+    assert re.search(r'class="score relevant"[^>]*>[01]\.\d\d relevant<', text)
     assert '<span class="kind">iteration</span>' in text
     [first, *_] = record_ids(text)
     assert "The browser drops the session cookie." in browser.text(f"/record/{first}")
@@ -424,10 +433,10 @@ def test_forgetting_what_is_not_there_changes_nothing(browser: Browser) -> None:
 
 
 def test_features_are_listed_with_how_the_work_goes(browser: Browser) -> None:
-    text = browser.text("/features")
-    assert "Signing in 0/2 2 50%" in text
-    assert "failure" in text
-    assert "search 0/1 0" in text
+    text = browser.text("/plan")
+    assert "Signing in 0 of 2 tasks done 2 iterations 50% success" in text
+    assert "last: failure" in text
+    assert "search 0 of 1 task done 0 iterations" in text
 
 
 def test_a_feature_shows_state_tasks_outcomes_files_and_learnings(browser: Browser) -> None:
@@ -452,7 +461,7 @@ def test_a_feature_that_only_memory_has_is_shown_too(browser: Browser) -> None:
         ralph.feature("a b/c?".replace("/", "-")).remember({"task_title": "Odd name"})
     assert "Odd name" in browser.text("/features/a%20b-c%3F")
     assert "The plan does not have this feature" in browser.text("/features/a%20b-c%3F")
-    assert "a%20b-c%3F" in browser.get("/features")
+    assert "a%20b-c%3F" in browser.get("/plan")
 
 
 def form_of(browser: Browser) -> dict[str, str]:

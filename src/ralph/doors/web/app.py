@@ -26,11 +26,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ralph.doors.web import (
     views_conversations,
-    views_home,
     views_memory,
     views_plan,
     views_record,
+    views_search,
     views_system,
+    views_timeline,
+    views_today,
 )
 from ralph.doors.web.page import BrowserSession, PageCall, Site, View
 from ralph.errors import BadInput, NotFound, RalphError, os_error_text
@@ -55,12 +57,14 @@ HEADERS = {
 }
 # If two routes match, the first one answers.
 ROUTES: list[tuple[str, str, View]] = [
-    ("GET", "/", views_home.home),
-    ("GET", "/live", views_home.live),
-    ("GET", "/badge", views_home.badge),
-    ("GET", "/timeline", views_home.timeline),
-    ("GET", "/search", views_home.search),
-    ("GET", "/features", views_plan.features),
+    ("GET", "/", views_today.overview),
+    ("POST", "/projects", views_today.choose_projects),
+    ("GET", "/live", views_today.live),
+    ("GET", "/badge", views_today.badge),
+    ("GET", "/timeline", views_timeline.timeline),
+    ("GET", "/search", views_search.search),
+    ("GET", "/plan", views_plan.features),
+    ("GET", "/features", views_plan.old_address),
     ("GET", "/features/{name}", views_plan.feature),
     ("GET", "/features/{name}/edit", views_plan.edit_feature),
     ("POST", "/features/{name}/edit", views_plan.save_feature),

@@ -22,6 +22,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from ralph import __version__, disk
+from ralph.doors.web.markdown import code_spans, mark_words, render_markdown
+from ralph.doors.web.places import PLACES
 from ralph.errors import NotFound, RalphError
 from ralph.memory.project import PlainFolder, Project
 from ralph.text.sanitize import visible
@@ -56,9 +58,13 @@ class Flash(msgspec.Struct, frozen=True):
 
 
 class BrowserSession(msgspec.Struct):
-    """One browser with access: its token for forms, its messages and its undo actions."""
+    """One browser with access: its token for forms, its messages and its undo actions.
+
+    `everywhere` is whether it shows all projects; None as long as nobody chose.
+    """
 
     csrf: str
+    everywhere: bool | None = None
     flashes: list[Flash] = []
     undo: dict[str, Callable[[], str]] = {}
 
@@ -106,6 +112,18 @@ class Site:
         self.worker.shutdown(wait=False)
         return bool(wait([closed], timeout_s).done)
 
+    # -- places
+
+    @property
+    def name(self) -> str:
+        """What people call the project."""
+        return self.project.root.name or str(self.project.root)
+
+    @functools.cached_property
+    def is_project(self) -> bool:
+        """Whether this is a project and not only a folder."""
+        return not isinstance(self.project, PlainFolder)
+
     # -- browsers
 
     def address(self) -> str:
@@ -141,9 +159,8 @@ class Site:
         if self._memory is None:
             from ralph.memory.ralph import open_ralph
 
-            plain = isinstance(self.project, PlainFolder)
-            root = None if plain else self.project.root
-            self._memory = open_ralph(root, project=self.project if plain else None)
+            root = self.project.root if self.is_project else None
+            self._memory = open_ralph(root, project=None if self.is_project else self.project)
         return self._memory
 
     @functools.cached_property
@@ -208,6 +225,18 @@ class PageCall:
         return self.site.plan
 
     @property
+    def has_others(self) -> bool:
+        """Whether there are other projects to show."""
+        return self.memory.conversations.exist_elsewhere
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether to show all projects: as chosen, else if this one has nothing yet."""
+        if self.session.everywhere is None:
+            self.session.everywhere = self.has_others and not self.memory.recent(1)
+        return self.session.everywhere
+
+    @property
     def path(self) -> str:
         """The path of the page."""
         return self.request.url.path
@@ -252,6 +281,10 @@ class PageCall:
             while len(self.session.undo) > _MOST_UNDO:
                 del self.session.undo[next(iter(self.session.undo))]
         self.session.flashes.append(Flash(text, key))
+        return self.redirect(path)
+
+    def redirect(self, path: str) -> RedirectResponse:
+        """Redirect to a view."""
         return RedirectResponse(path, 303)
 
     def back(self, otherwise: str) -> str:
@@ -284,6 +317,9 @@ def templates() -> Environment:
         auto_reload=False,
     )
     made.filters |= {
+        "markdown": render_markdown,
+        "spans": code_spans,
+        "marked": mark_words,
         "moment": moment,
         "day": day_text,
         "cut": cut,
@@ -295,7 +331,7 @@ def templates() -> Environment:
         "segment": lambda text: quote(str(text), safe=""),
         "short": lambda identity: str(identity)[:SHORT_ID],
     }
-    made.globals |= {"plural": plural}
+    made.globals |= {"plural": plural, "places": PLACES}
     return made
 
 

@@ -4,22 +4,37 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from starlette.responses import Response
 
+from ralph.capture.decisions import is_plain
 from ralph.clients.drift import drift_told
 from ralph.config import home_folder
-from ralph.doors.web.page import SHORT_ID, PageCall, paged
+from ralph.doors.web.page import SHORT_ID, TEXT_CHARS, PageCall, cut, paged
 from ralph.errors import BadInput
 from ralph.memory import conversations, documents
 from ralph.memory.conversation_stream import ConversationState
+from ralph.records.conversation import Exchange
+from ralph.text.outcome import outcome_of
 from ralph.text.tokens import plural
 
 _TAGS = 30
 _EXCHANGES = 20
+# A longer answer is folded.
+_LONG_ANSWER = 1200
+_GIST_CHARS = 300
 _REFUSED = 5
 _RATINGS: dict[str, Literal[-1, 0, 1]] = {"up": 1, "down": -1, "none": 0}
+
+
+class ShownExchange(NamedTuple):
+    """An exchange as the page shows it; `gist` stands for a long answer until it is opened."""
+
+    exchange: Exchange
+    gist: str
+    is_plain: bool
+    is_cut: bool
 
 
 # -- the list
@@ -29,7 +44,7 @@ def list_conversations(call: PageCall) -> Response:
     """List the conversations, newest first; filter by tag, title or summary."""
     wanted = call.query.get("tag", "")
     text = call.query.get("text", "").strip()
-    listed = call.memory.conversations.list()
+    listed = call.memory.conversations.list(everywhere=call.everywhere)
     counts = Counter(tag for state in listed for tag in state.tags)
     rows, paging = paged([one for one in listed if _fits(one, wanted, text)], call.number)
     return call.page(
@@ -55,6 +70,7 @@ def read(call: PageCall) -> Response:
     memory = call.memory.conversations
     found = conversations.details(memory, conversation=call.params["id"], everywhere=True)
     rows, paging = paged(list(found.exchanges), call.number, _EXCHANGES)
+    whole = bool(call.query.get("all"))
     return call.page(
         "conversation.html",
         talk=found.conversation,
@@ -63,9 +79,21 @@ def read(call: PageCall) -> Response:
         summary=found.summaries.get(found.conversation.id, ""),
         summaries=found.summaries,
         ratings=memory.stream.history.ratings,
-        exchanges=rows,
+        exchanges=[_shown(one, whole) for one in rows],
         paging=paging,
-        whole=bool(call.query.get("all")),
+        whole=whole,
+    )
+
+
+def _shown(exchange: Exchange, whole: bool) -> ShownExchange:
+    user = exchange.user or ""
+    assistant = exchange.assistant or ""
+    is_long = len(assistant) > _LONG_ANSWER
+    return ShownExchange(
+        exchange,
+        gist=outcome_of(user, assistant) or cut(assistant, _GIST_CHARS) if is_long else "",
+        is_plain=is_plain(user),
+        is_cut=not whole and max(len(user), len(assistant)) > TEXT_CHARS,
     )
 
 

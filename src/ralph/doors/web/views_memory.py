@@ -75,10 +75,11 @@ def write_note(call: PageCall) -> Response:
     _, fresh = call.memory.remember(
         form.get("text", ""),
         feature=form.get("feature", ""),
-        private=bool(form.get("private")),
+        # A folder that is not a project has only private notes.
+        private=bool(form.get("private")) or not call.site.is_project,
         replaces=form.get("replaces", ""),
     )
-    return call.done("Saved." if fresh else "A note says this already.", "/notes")
+    return call.done("Saved." if fresh else "A note says this already.", call.back("/notes"))
 
 
 def edit_note(call: PageCall) -> Response:
@@ -146,7 +147,7 @@ def answer_rule(call: PageCall) -> Response:
     action = call.params["action"]
     if action == "wait":
         inbox.take_back(call.memory, name)
-        return call.done("The rule waits again.", "/inbox")
+        return call.done("The rule waits again.", call.back("/inbox"))
     if action not in _ACTIONS:
         raise BadInput("say whether to hold, ask, replace or dismiss")
     chosen = _ACTIONS[action]
@@ -156,7 +157,7 @@ def answer_rule(call: PageCall) -> Response:
         inbox.take_back(call.memory, check.id)
         return "The rule waits again."
 
-    return call.done(_ANSWERED[chosen], "/inbox", undo=undo)
+    return call.done(_ANSWERED[chosen], call.back("/inbox"), undo=undo)
 
 
 # -- knowledge

@@ -56,6 +56,11 @@ class LearningLine(NamedTuple):
 # -- the list
 
 
+def old_address(call: PageCall) -> Response:
+    """Redirect from the address that the list had before."""
+    return call.redirect("/plan")
+
+
 def features(call: PageCall) -> Response:
     """List every feature of the plan and of memory, with its progress."""
     view = call.plan.read()

@@ -15,15 +15,16 @@ from ralph.doors.web.page import (
     paged,
     tokens_text,
 )
-from ralph.doors.web.views_home import Row, hit_row
+from ralph.doors.web.rows import Row, hit_row
 from ralph.errors import BadRecord, RalphError
 from ralph.memory.activity import RUN
 from ralph.memory.blame import blame
+from ralph.memory.session_days import committed, short_request
 from ralph.memory.timeline import later_success
 from ralph.recall import Hit, event_of
 from ralph.recall.kinds import KINDS
 from ralph.records import Record
-from ralph.records.conversation import Exchange
+from ralph.records.conversation import EXCHANGE, Exchange
 from ralph.records.iteration import Iteration
 from ralph.text.tokens import plural
 
@@ -61,9 +62,11 @@ def record(call: PageCall) -> Response:
         "record.html",
         hit=hit,
         row=row,
+        title=short_request(hit.record.user) if hit.kind == EXCHANGE else row.title,
         ended=row.outcome or getattr(hit.record, "status", ""),
         texts=texts,
         facts=facts,
+        commits=committed(hit.record) if hit.kind == EXCHANGE else (),
         recalls=_recalled(call, hit),
         whole=bool(call.query.get("all")),
         **empty | _particulars(call, hit, texts, facts),

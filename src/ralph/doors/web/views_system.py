@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from starlette.responses import Response
 
-from ralph.config import RULES, USER_FILE, Config, Settings, clear, home_folder, load, store
+from ralph.config import USER_FILE, Config, clear, home_folder, load, store
 from ralph.doors.web.page import PageCall, Site
-from ralph.memory.project import PlainFolder
+from ralph.doors.web.setting_groups import grouped_lines, line_of
 from ralph.plan.store import Plan
 from ralph.records import clean
 from ralph.text.tokens import plural
@@ -61,32 +61,26 @@ def _crew(call: PageCall) -> Workers:
 
 
 def settings(call: PageCall) -> Response:
-    """Show every setting with its help, its value and where the value comes from."""
+    """Show every setting in its group: what it does, its value and where the value comes from."""
     text = call.query.get("text", "").casefold()
     loaded = _load(call.site)
-    defaults = Settings()
-    lines = [
-        (one, _shown(one.value), _shown(getattr(defaults, one.key)), RULES[one.key])
-        for one in map(clean, loaded.origins)  # an agent's command may contain a key
-        if text in f"{one.key} {RULES[one.key].what}".casefold()
+    lines = map(line_of, map(clean, loaded.origins))  # an agent's command may contain a key
+    found = [
+        line
+        for line in lines
+        if text in f"{line.setting.key} {line.name} {line.rule.what}".casefold()
     ]
     return call.page(
         "settings.html",
-        lines=lines,
+        groups=grouped_lines(found),
         ignored=loaded.ignored,
-        in_project=not isinstance(call.site.project, PlainFolder),
+        in_project=call.site.is_project,
     )
 
 
 def _load(site: Site) -> Config:
-    plain = isinstance(site.project, PlainFolder)
-    return load(home=home_folder(), project_file=None if plain else site.project.settings_file)
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return "" if value in (None, ()) else str(value)
+    file = site.project.settings_file if site.is_project else None
+    return load(home=home_folder(), project_file=file)
 
 
 def change_setting(call: PageCall) -> Response:
@@ -95,7 +89,7 @@ def change_setting(call: PageCall) -> Response:
     form = call.form
     home = home_folder()
     project = call.site.project
-    own = form.get("where") == "user" or isinstance(project, PlainFolder)
+    own = form.get("where") == "user" or not call.site.is_project
     file = home / USER_FILE if own else project.settings_file
     plan = Plan(project.root, state=project.cache)
     with contextlib.nullcontext() if own else plan.changing_settings():

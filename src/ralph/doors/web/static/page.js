@@ -90,7 +90,7 @@ function onKey(event, state) {
   const go = state.go;
   state.go = false;
   if (go) {
-    const links = [...document.querySelectorAll(".nav a")];
+    const links = [...document.querySelectorAll("a[data-key]")];
     const link = links.find((one) => one.dataset.key === event.key);
     if (link) link.click();
   } else if (event.key === "/") {
@@ -103,8 +103,6 @@ function onKey(event, state) {
 }
 
 localize(document);
-// On a narrow screen the links do not all fit.
-document.querySelector(".nav [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
 document.querySelectorAll("[data-live]").forEach(keepLive);
 document.querySelectorAll("[data-search]").forEach(searchAsYouType);
 document.querySelectorAll("[data-help]").forEach((button) => {
