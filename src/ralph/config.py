@@ -323,6 +323,11 @@ def store(file: Path, key: str, text: str, *, home: Path | None = None) -> Any:
     return safe_value(key, value)
 
 
+def check_value(key: str, text: str) -> None:
+    """Raise BadSetting if there is no such setting, or this is no value of it."""
+    _fit(key, _parse(key, text), where="config")
+
+
 def has_setting(file: Path, key: str) -> bool:
     """Return whether the file has this setting."""
     return key in _read(file)

@@ -448,3 +448,63 @@ def test_a_stated_time_that_is_over_again_and_again_is_not_asked_without_a_pause
     assert loop(agent).reason == "interrupted"
     assert seconds[0] == 0
     assert seconds[1] >= 5
+
+
+# -- a task that is reported done while its check fails
+
+
+CHECK = {"write": "check_form.py", "content": "raise SystemExit('AssertionError: no form')\n"}
+RUN_CHECK = {"bash": "python3 check_form.py"}
+FIX_CHECK = {"write": "check_form.py", "content": "print('ok')\n"}
+BY_COMMAND = {"bash": "{{ralph}} task update 1 --status done --comment 'the form is there'"}
+
+
+def test_done_with_a_failing_last_check_is_no_success_and_reopens_the_task(
+    loop: Loop, tmp_path: Path
+) -> None:
+    steps = [CHECK, RUN_CHECK, DONE]
+    loop(scripted(tmp_path, {"steps": steps, "result": "The form is there."}), max_iterations=1)
+
+    assert loop.outcomes == ["partial"]
+    why = "the agent reported it done, but its last check failed: python3 check_form.py"
+    assert loop.facts("ended")[0]["reason"] == why
+    task = loop.plan.task(1)
+    assert task.status == "in_progress"
+    assert task.comments[-1].text == "Not done: the last check failed: python3 check_form.py"
+    assert loop.told()[0].summary.endswith(f"\nT{why[1:]}.")
+
+
+def test_done_after_the_check_passed_is_a_success(loop: Loop, tmp_path: Path) -> None:
+    steps = [CHECK, RUN_CHECK, FIX_CHECK, RUN_CHECK, DONE]
+    loop(scripted(tmp_path, {"steps": steps, "result": "The form is there."}), max_iterations=1)
+
+    assert loop.outcomes == ["success"]
+    assert loop.plan.task(1).status == "done"
+
+
+def test_done_again_and_again_with_the_same_failing_check_is_stagnation(
+    loop: Loop, tmp_path: Path
+) -> None:
+    steps = [CHECK, RUN_CHECK, BY_COMMAND]
+    agent = scripted(tmp_path, *[{"steps": steps, "result": "The form is there."}] * 6)
+
+    stopped = loop(agent, task_id=1)
+
+    assert stopped.reason == "stagnation"
+    assert loop.outcomes == ["partial", "failure", "failure", "failure"]
+
+
+def test_a_command_that_is_no_check_may_fail_at_the_end(loop: Loop, tmp_path: Path) -> None:
+    steps = [{"bash": "ls nothere"}, DONE]
+    loop(scripted(tmp_path, {"steps": steps, "result": "The form is there."}), max_iterations=1)
+
+    assert loop.outcomes == ["success"]
+
+
+def test_a_failure_without_an_error_says_why_it_counts_as_one(loop: Loop, tmp_path: Path) -> None:
+    agent = scripted(tmp_path, {"result": "I looked at it. Nothing failed."})
+    loop(agent, max_iterations=1)
+
+    why = "the task's status and comments did not change"
+    assert loop.facts("ended")[0]["reason"] == why
+    assert loop.told()[0].summary == f"I looked at it. Nothing failed.\nT{why[1:]}."

@@ -16,7 +16,7 @@ from ralph.clients import agent_permissions
 from ralph.config import load, store
 from ralph.errors import BadInput, BadSetting
 from ralph.loop.agent import permission_lines, plan_scripts
-from ralph.loop.git import commit_changes
+from ralph.loop.git import changed_files, commit_changes
 from ralph.memory.project import Project
 from ralph.plan.model import Task
 from ralph.plan.store import Plan
@@ -386,3 +386,20 @@ def test_git_of_the_project_is_never_run(
 def test_a_value_that_is_no_text_is_no_permission(home: Path) -> None:
     with pytest.raises(BadSetting):
         store(home / "config.json", "agent_permissions", "[1]")
+
+
+def test_what_tools_leave_behind_is_not_committed(tmp_path: Path) -> None:
+    root = tmp_path / "repository"
+    for folder in ("src/__pycache__", "node_modules/left", "target/debug", "build"):
+        (root / folder).mkdir(parents=True)
+    (root / "src" / "kept.pyc").write_text("tracked")
+    for words in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "First"]):
+        git(root, *words)
+    (root / "target" / "CACHEDIR.TAG").write_text("Signature: 8a477f597d28d172789f06886806bc55")
+    for name in (
+        *("src/app.py", "src/__pycache__/app.pyc", "src/kept.pyc", "node_modules/left/pad.js"),
+        *("target/debug/app", "build/notes.txt", ".coverage"),
+    ):
+        (root / name).write_text("new")
+
+    assert changed_files(root) == {"src/app.py", "src/kept.pyc", "build/notes.txt"}

@@ -45,7 +45,8 @@ class AgentRun(msgspec.Struct, frozen=True, kw_only=True):
     `is_error` is what the agent itself said, or True if it could not say anything. `tokens_used`
     counts everything that was processed, including cached input. `cost_usd` is the cost of the
     session; for a resumed session it includes what came before. `permission_denials` has one tool
-    per denial, for a shell with its command. `outcome` is what the run itself proves. `stumbles`
+    per denial, for a shell with its command. `outcome` is what the run itself proves, and
+    `failed_check` the last command that checked the work, if it failed. `stumbles`
     counts the failures that were not worth keeping, and `shapes` those of them that one can learn
     from if they are made again and again. `anchors` are the lines that it left in files.
     """
@@ -60,6 +61,7 @@ class AgentRun(msgspec.Struct, frozen=True, kw_only=True):
     decisions: tuple[Decision, ...] = ()
     files_touched: tuple[FileTouched, ...] = ()
     checks: tuple[CheckRun, ...] = ()
+    failed_check: str = ""
     anchors: tuple[Anchor, ...] = ()
     tokens_used: int | None = None
     cost_usd: float | None = None

@@ -99,6 +99,8 @@ class RunFindings(LineReader):
         self._red: tuple[str, ...] = ()
         self._failing = False
         self._just_checked = False
+        # The last command that checks the work, if it failed.
+        self._failed_check = ""
         self._announced = ""
         self._checks: dict[str, bool] = {}
         self._read: set[int] = set()
@@ -389,6 +391,7 @@ class RunFindings(LineReader):
     ) -> None:
         """Read a finished command of the main agent: keep its errors, and see what it solved."""
         self._judge(command, ran, failed=failed)
+        self._note_verdict(command, ran, failed=failed)
         self._note_checks(command, ran, failed=failed)
         if not ran.errors and not self.attempts.open:
             return
@@ -431,6 +434,15 @@ class RunFindings(LineReader):
             went = shell.how_it_went(call, ran.text, failed=failed or bool(ran.errors))
             if went != "unclear":
                 self._prove("passed" if went == "well" else "failed")
+
+    def _note_verdict(self, command: str, ran: outputs.CommandOutput, *, failed: bool) -> None:
+        """Note whether the last check failed, also after an edit: nothing has proved that one."""
+        if ran.text is None or not shell.gives_verdict(command):
+            return
+        call = shell.shell_call(command, ran.here)
+        went = shell.how_it_went(call, ran.text, failed=failed or bool(ran.errors))
+        if went != "unclear":
+            self._failed_check = shell.short(command) if went == "badly" else ""
 
     def _note_checks(self, command: str, ran: outputs.CommandOutput, *, failed: bool) -> None:
         """Note how the tests, builds, linters and starts of the project in a line went."""
@@ -505,6 +517,7 @@ class RunFindings(LineReader):
         """Put the errors of the last check among those of a kind that do not count."""
         kind |= {name for name in self._red if self._errors[name].error_type in JUDGED}
         self._failing = False
+        self._failed_check = ""
 
     def _reject(self, text: str) -> bool:
         """Take back the solutions and decisions of this turn that a person's words are against.
@@ -586,6 +599,7 @@ class RunFindings(LineReader):
             terminal_reason=reason,
             title=redact(self.account.title),
             outcome=self._outcome(reason),
+            failed_check=self._failed_check,
             stumbles=dict(self.stumbles),
             shapes={redact(shape): times for shape, times in self.shapes.items()},
             permission_denials=tuple(redact(name) for name in self.denied if name),

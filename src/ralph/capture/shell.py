@@ -283,6 +283,9 @@ _SCRIPTED = frozenset({"-c", "-e", "--eval", "-"})
 # Programs that check everything unless they get a target, so a wider run proves a narrower one.
 _CHECKS = words("checks")
 _OF_TYPE = {"test": pattern("runs tests"), "lint": pattern("runs linters")}
+# Programs that run a script, and a script whose name says that it checks something.
+_RUNS_SCRIPTS = frozenset("python node bun deno ruby perl php bash sh zsh pwsh".split())
+_CHECK_SCRIPT = re.compile(r"(?:^|[/_.-])(?:check|test|verify|validate|spec)s?(?:[/_.-]\S*)?\.\w+$")
 # These always work on the whole project.
 ON_ALL = frozenset({("git", "commit"), ("git", "push"), ("git", "pull"), ("git", "rebase")})
 # The final verdict of a test runner counts, whatever was logged before it.
@@ -487,6 +490,21 @@ def proves(line: str, error_type: ErrorType) -> bool:
     return is_check(line) and (
         kind is None or any(kind.search(" ".join(one.program)) for one in shell_call(line).calls)
     )
+
+
+def gives_verdict(line: str) -> bool:
+    """Whether a line checks the work: with a known tool, or with a script that is named so."""
+    if is_check(line):
+        return True
+    calls = shell_call(line[:_READ]).calls
+    return any(_is_check_script(call) for call in calls)
+
+
+def _is_check_script(call: ShellCall) -> bool:
+    program = call.program[0]
+    scripts = call.targets if program in _RUNS_SCRIPTS else {program}
+    is_named_so = any(_CHECK_SCRIPT.search(script) for script in scripts)
+    return is_named_so or (program in _RUNS_SCRIPTS and "--test" in call.options)
 
 
 def is_check(line: str) -> bool:

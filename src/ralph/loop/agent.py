@@ -190,7 +190,7 @@ def permission_lines(agent: str, setting: str) -> list[str]:
     if clients.agent_permissions(setting).full:
         return [f"Permissions: {agent} may run any command as you. To limit it: {change} project"]
     what = "build, test and lint tools, and git without push; other commands are refused"
-    more = "full, or 'project, COMMAND'. The list: ralph run --dry-run"
+    more = "full, or 'project, COMMAND' (`ralph run --dry-run` lists what is allowed now)"
     if agent == "codex":
         what = "commands in its sandbox, which writes only in this folder and has no network"
         more = "full"

@@ -6,6 +6,7 @@ Git runs as if the user had called it: with their identity and the repository's 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import subprocess
@@ -27,6 +28,14 @@ from ralph.text.tokens import plural, shorten
 # The repository's hooks may run its whole test suite.
 _TIMEOUT_S = 600.0
 _SUBJECT_CHARS = 72
+# What package managers, compilers and test runners leave behind.
+_LEFT_FOLDERS = frozenset(
+    "__pycache__ node_modules .venv venv site-packages .pytest_cache .mypy_cache .ruff_cache .tox"
+    " .nox .eggs htmlcov .gradle .next .nuxt .svelte-kit .turbo .parcel-cache .nyc_output".split()
+)
+_LEFT_FILES = re.compile(r"\.(?:py[co]|class|o|obj|tsbuildinfo)$|^\.coverage(?:\.|$)|^\.DS_Store$")
+# A folder with this file says itself that it can be made again: https://bford.info/cachedir
+_CACHE_TAG = "CACHEDIR.TAG"
 _UNUSABLE = re.compile(r"[^A-Za-z0-9_-]+")
 _KEPT = ("GIT_AUTHOR_", "GIT_COMMITTER_", "GIT_SSH", "GIT_CONFIG")
 
@@ -76,10 +85,28 @@ def repository(root: Path, option: str) -> Path:
 
 
 def changed_files(top: Path) -> set[str]:
-    """Return the files with uncommitted changes, except ignored ones and those in `.ralph`."""
+    """Return the files with uncommitted changes, except ignored ones and those in `.ralph`.
+
+    What tools leave behind is left out as well, unless git follows it: a project without a
+    `.gitignore` does not want it in its history either.
+    """
     listed = git(top, "status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames")
-    paths = (entry[3:] for entry in listed.split("\0") if entry)
-    return {path for path in paths if disk.FOLDER not in path.split("/")}
+    found: set[str] = set()
+    for entry in filter(None, listed.split("\0")):
+        path = entry[3:]
+        is_new = entry.startswith("??")
+        if disk.FOLDER not in path.split("/") and not (is_new and _is_left_behind(top, path)):
+            found.add(path)
+    return found
+
+
+def _is_left_behind(top: Path, path: str) -> bool:
+    """Whether a tool made this file: a cache, installed packages, compiled files."""
+    *folders, name = path.split("/")
+    if _LEFT_FILES.search(name) or not _LEFT_FOLDERS.isdisjoint(folders):
+        return True
+    above = itertools.accumulate(folders, lambda folder, part: f"{folder}/{part}")
+    return any((top / folder / _CACHE_TAG).is_file() for folder in above)
 
 
 # -- Worktrees.

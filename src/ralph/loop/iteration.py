@@ -26,7 +26,13 @@ from ralph.memory.lessons import repeated_errors
 from ralph.memory.ralph import Ralph
 from ralph.memory.servers import ADDRESS
 from ralph.memory.standing import CodeStandings
-from ralph.plan.edit import drop_vanished, enrich, project_file, without_vanished
+from ralph.plan.edit import (
+    drop_vanished,
+    enrich,
+    project_file,
+    update_task,
+    without_vanished,
+)
 from ralph.plan.guard import Guard, GuardReport, Snapshot
 from ralph.plan.learnings import learn, prompt_lines, provenance, top
 from ralph.plan.model import Feature, Task
@@ -180,6 +186,10 @@ def _knowledge(project: Path, feature: Feature) -> list[build.KnowledgeFile]:
 # -- The outcome of an iteration, found by comparing its task before and after.
 
 
+# Why a task that is done counts as not done.
+REOPENED = "the agent reported it done, but its last check failed"
+_UNCHANGED = "the task's status and comments did not change"
+_AUTHOR = "ralph"
 # Progress without being done: the task was started, or set aside for now.
 _MOVED = ("in_progress", "blocked", "skipped")
 
@@ -198,6 +208,21 @@ def judge(old: Task | None, new: Task | None, *, timed_out: bool, rate_limited: 
     moved = new.status in _MOVED and new.status != old.status
     commented = any(comment not in old.comments for comment in new.comments)
     return "partial" if moved or commented else "failure"
+
+
+def _with_reason(captured: AgentRun, ended: AgentEnd, reason: str) -> AgentRun:
+    """Return the run with the reason of its outcome in the summary, for whoever reads it later."""
+    summary = captured.summary
+    if ended.interrupted:
+        if captured.terminal_reason == "ok":
+            return captured  # it had time for its last words
+        captured = msgspec.structs.replace(captured, terminal_reason="interrupted")
+        if captured.is_error and not captured.used_tools:
+            summary = ""  # it only says with which exit code the client ended
+    elif reason == _UNCHANGED and (captured.errors or captured.is_error):
+        return captured  # it says why itself
+    sentence = f"{reason[:1].upper()}{reason[1:]}." if reason else ""
+    return msgspec.structs.replace(captured, summary=f"{summary}\n{sentence}".strip())
 
 
 def plan_hash(plan: Plan, feature: str) -> str:
@@ -376,7 +401,13 @@ class IterationRunner:
         captured = output.finish(ended)
         self._check(work, snapshot or self.runs.snapshot(work))
         plan_changed = plan_hash(self.plan, work.feature) != work.plan_before
-        outcome = self._outcome(work, captured, ended)
+        outcome, reason = self._outcome(work, captured, ended)
+        if reason == REOPENED:
+            # Done again and again with the same failing check changes nothing.
+            plan_changed = plan_changed and outcome != "failure"
+            reason = f"{reason}: {captured.failed_check}"
+            self._reopen(work, captured.failed_check)
+        captured = _with_reason(captured, ended, reason)
         # A killed loop may have written the record already.
         known = self._recorded(work) if snapshot is None else None
         saved = SavedIteration("", "", known, fresh=False) if known else None
@@ -390,6 +421,7 @@ class IterationRunner:
             task_id=work.task_id,
             iteration=iteration.iteration_number,
             outcome=outcome,
+            reason=reason,
             summary=iteration.summary,
             errors=[error.message for error in iteration.errors],
             **{name: getattr(iteration, name) for name in costs},
@@ -451,19 +483,37 @@ class IterationRunner:
         except (RalphError, OSError) as error:
             self._tell("journal", lines=[f"{otherwise}: {error}"])
 
-    def _outcome(self, work: PendingIteration, captured: AgentRun, ended: AgentEnd) -> Outcome:
+    def _outcome(
+        self, work: PendingIteration, captured: AgentRun, ended: AgentEnd
+    ) -> tuple[Outcome, str]:
+        """Return the outcome, and why, unless the outcome itself says it."""
         task = None
         with contextlib.suppress(NotFound):
             task = None if work.task_id is None else self.plan.task(work.task_id)
         limited = captured.terminal_reason == "rate_limited"
         outcome = judge(work.task_before, task, timed_out=ended.timed_out, rate_limited=limited)
         if ended.interrupted and outcome != "success":
-            return "interrupted"  # being stopped is not a failure
+            return "interrupted", "it was stopped"  # being stopped is not a failure
+        if outcome == "success" and captured.failed_check:
+            return ("failure" if self._repeats(work, captured) else "partial"), REOPENED
         if outcome == "partial" and self._repeats(work, captured):
-            return "failure"
+            return "failure", "an earlier attempt ended with the same error"
         if work.review and outcome == "unknown":
-            return "failure" if captured.is_error else "success"
-        return outcome
+            return ("failure" if captured.is_error else "success"), ""
+        return outcome, _UNCHANGED if outcome == "failure" else ""
+
+    def _reopen(self, work: PendingIteration, check: str) -> None:
+        """Set a task that is done back to in progress, because its last check failed."""
+        comment = f"Not done: the last check failed: {check}"
+        with contextlib.suppress(NotFound):  # the agent removed it
+            assert work.task_id is not None
+            update_task(
+                self.plan,
+                work.task_id,
+                {"status": "in_progress"},
+                comment=comment,
+                author=_AUTHOR,
+            )
 
     def _repeats(self, work: PendingIteration, captured: AgentRun) -> bool:
         """Whether an earlier attempt at the task ended with the same unresolved error."""

@@ -154,7 +154,6 @@ def fit(sections: Sequence[PromptSection], *, budget_tokens: int) -> Prompt:
 
 # The section with other projects' knowledge.
 CONTEXT = "context"
-_NOTHING = "(not written down yet)"
 _LINE_CHARS = 200
 _ATTEMPT_CHARS = 400
 _TITLE_CHARS = 80
@@ -231,20 +230,24 @@ def _feature(facts: PromptFacts) -> str:
     feature = facts.feature
     command = f'{facts.ralph} feature update {quote(one_line(feature.name))} --description "..."'
     enrich = 'update_feature(description="...")' if facts.server else command
-    prose = render(
-        "feature_prose",
-        description=_prose(feature.description),
-        architecture=_prose(feature.architecture),
-        boundaries=_prose(feature.boundaries),
-        dependencies="\n".join(f"- {sanitize_line(one)}" for one in feature.dependencies)
-        or "(none)",
-        current_state=sanitize_line(facts.current_state),
+    dependencies = "\n".join(f"- {sanitize_line(one)}" for one in feature.dependencies)
+    filled = {
+        "What it is": _prose(feature.description),
+        "Architecture": _prose(feature.architecture),
+        "Boundaries": _prose(feature.boundaries),
+        "Dependencies": dependencies,
+        "Where it stands": sanitize_line(facts.current_state),
+    }
+    prose = "\n".join(
+        render("feature_section", title=title, text=text)
+        for title, text in filled.items()
+        if text.strip()
     )
     return render(
         "feature",
         name=one_line(feature.display_name or feature.name),
         note=_THIN.format(how=enrich) if feature.is_thin() else "",
-        prose=mark(prose),
+        prose=mark(prose) if prose else "",
     )
 
 
@@ -261,7 +264,7 @@ def one_line(text: str, max_chars: int = _LINE_CHARS) -> str:
 
 def _prose(text: str | None) -> str:
     """Return text with every line indented, so that no line looks like one of our headings."""
-    lines = sanitize(text or _NOTHING).splitlines()
+    lines = sanitize(text or "").splitlines()
     return "\n".join(f"  {line}" if line.strip() else "" for line in lines)
 
 

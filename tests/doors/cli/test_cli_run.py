@@ -379,7 +379,7 @@ FACTS: dict[str, dict[str, Any]] = {
     },
     "ended": {
         **{"feature": "auth", "task_id": 1, "iteration": 4, "outcome": "failure", "summary": ""},
-        **{"errors": ["a", "b", "c", "d"], "cost_usd": None, "tokens_used": None},
+        **{"errors": ["a", "b", "c", "d"], "cost_usd": None, "tokens_used": None, "reason": "why"},
         **{"duration_ms": 3_725_000, "timed_out": False, "left_behind": 2},
         **{"denied": ["Bash", "Bash"], "mcp_failed": ["memory"]},
     },
@@ -400,7 +400,7 @@ RAG: off (why)
 Recorded 1 unfinished iteration of an earlier run.
 Worktree of auth: /w/auth (ralph/auth)
 > auth, review: Review of auth  (9 tokens)
-  failure  iteration 4, 1 h 2 min
+  failure  iteration 4, 1 h 2 min (why)
   error: a
   error: b
   error: c

@@ -170,3 +170,44 @@ def test_forgetting_by_text_names_the_projects_that_have_it(
 
     assert "Other projects have it: shop." in ran.out
     assert "Other projects" not in ralph.well("forget", "--match", "zebra", "--dry-run").out
+
+
+def test_any_id_is_shown_and_opened_from_any_folder(
+    ralph: Line, shop: Path, empty_folder: Path
+) -> None:
+    [hit, *_] = ralph.well("--project", shop, "search", "umlauts", "--json").json
+
+    assert ralph.well("show", hit["id"][:8], "--json").json["id"] == hit["id"]
+    assert "UTF-8 with a BOM" in ralph.well("open", hit["id"][:8]).out
+
+
+def test_a_wrong_value_is_refused_before_the_missing_project(ralph: Line, shop: Path) -> None:
+    assert "min_score" in ralph("config", "min_score", "3").complaint
+    assert "ralph init" not in ralph("config", "min_score", "3").complaint
+    assert "ralph init" in ralph("config", "min_score", "0.5").complaint
+
+
+def test_doctor_asks_for_hooks_and_not_for_a_project(ralph: Line, shop: Path) -> None:
+    checks = {one["name"]: one for one in ralph.well("doctor", "--json").json["checks"]}
+
+    assert checks["project"]["state"] == "ok"
+    assert checks["hooks"]["todo"] == "Run: ralph hooks install --user"
+
+
+def test_doctor_says_when_a_client_lacks_the_server(
+    ralph: Line, shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    ralph.well("hooks", "install", "--user", "--no-mcp")
+
+    checks = {one["name"]: one for one in ralph.well("doctor", "--json").json["checks"]}
+
+    assert checks["hooks"]["detail"] == "claude (user, without the MCP server)"
+    assert checks["settings"]["detail"] == "set by you: pause_folders"
+
+
+def test_a_backup_says_that_it_replaces_a_file(ralph: Line, shop: Path) -> None:
+    file = shop.parent / "memory.zip"
+
+    assert "replaced" not in ralph.well("backup", file).out
+    assert ralph.well("backup", file).out.endswith("The file that was there before is replaced.\n")

@@ -253,3 +253,17 @@ def test_what_was_said_can_neither_close_the_fence_nor_command(root: Path) -> No
             assert text.count("</ralph-memory>") == 1
             assert "previous instructions" not in text
             assert "<system>" not in text
+
+
+def test_where_nobody_worked_yet_it_says_that_other_folders_have_something(
+    root: Path, tmp_path: Path
+) -> None:
+    new = planned(tmp_path / "new")
+    with served(new, "--focus") as server:
+        told = server.told("search_memory", query="gateway timeouts")
+        assert "The user has 2 conversations in 2 other projects" in told
+        assert 'ralph search "..." --everywhere' in told
+        assert "gateway time out after" not in told
+    with served(root, "--focus") as server:
+        told = server.told("search_memory", query="kubernetes horizontal autoscaling")
+        assert "other project" not in told

@@ -52,7 +52,8 @@ _MEANT = {
     **dict.fromkeys(("find", "recall"), "search"),
     **dict.fromkeys(("add", "note"), "remember"),
     **dict.fromkeys(("delete", "remove"), "forget"),
-    **{"get": "show", "list": "recent", "history": "log"},
+    **{"get": "show", "list": "recent", "ls": "recent", "notes": "recent", "history": "log"},
+    **dict.fromkeys(("sessions", "documents", "import-sessions"), "conversations"),
     **{"install": "hooks", "settings": "config", "start": "init"},
 }
 _ALL = "--all"
@@ -154,6 +155,10 @@ class Command(click.Command):
         shared = (_PROJECT_OPTION, _SERVER_OPTION)
         self.params += [option for option in shared if option.name not in own]
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the command's own options; those of every command take one line."""
+        _write_own_options(self, ctx, formatter)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Check the call, run the command, print its result and return its exit code."""
         _, _, name = ctx.command_path.partition(" ")
@@ -167,6 +172,20 @@ class Command(click.Command):
 
             check(ctx)
         return render(super().invoke(ctx), as_json=wants_json(), paged=_NO_PAGER not in ctx.meta)
+
+
+def _write_own_options(
+    command: click.Command, ctx: click.Context, formatter: click.HelpFormatter
+) -> None:
+    shared = (_JSON_OPTION, _PAGER_OPTION, _PROJECT_OPTION, _SERVER_OPTION)
+    options = [each for each in command.get_params(ctx) if isinstance(each, click.Option)]
+    own = [option for option in options if option not in shared]
+    rows = [row for option in own if (row := option.get_help_record(ctx)) is not None]
+    with formatter.section("Options"):
+        formatter.write_dl(rows)
+    names = [option.opts[0] for option in shared if option in command.params]
+    formatter.write_paragraph()
+    formatter.write_text(f"Like every command: {', '.join(names)}. See `ralph help {_ALL}`.")
 
 
 def _refuse_server(name: str, todo: str) -> None:
@@ -186,6 +205,11 @@ class Group(click.Group):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs | {"context_settings": _SETTINGS})
         self.params += [_PROJECT_OPTION, _PAGER_OPTION, _SERVER_OPTION]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the group's commands, and its own options above them."""
+        _write_own_options(self, ctx, formatter)
+        self.format_commands(ctx, formatter)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands with their whole first sentence; click would cut it at 45 letters."""

@@ -32,6 +32,8 @@ _CONTROLS = re.compile(f"[{CONTROL}{HIDDEN}]")
 # In a table that is too wide: the width that a text column needs, and a time.
 _TEXT_WIDTH = 12
 _TIME_WIDTH = 16
+# How a text ends that was cut when it was saved.
+_CUT = " [truncated]"
 _INVISIBLE = frozenset("\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff")
 
 
@@ -271,7 +273,10 @@ def one_line(text: str) -> str:
 
 def excerpt(text: str, max_chars: int) -> str:
     """Return the start of the text on one line, cut between words."""
-    return shorten(one_line(text), max_chars)
+    line = one_line(text)
+    if line.endswith(_CUT):
+        line = f"{line.removesuffix(_CUT)}\u2026"
+    return shorten(line, max_chars)
 
 
 def first_of(items: Sequence[Any]) -> str:

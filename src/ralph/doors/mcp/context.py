@@ -17,6 +17,7 @@ from ralph.config import home_folder
 from ralph.errors import BadInput, RalphError
 from ralph.prompt.build import render
 from ralph.text.sanitize import sanitize_line
+from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from ralph.memory.feature import FeatureMemory
@@ -197,6 +198,20 @@ class ServerContext:
         return open_ralph(
             project=PlainFolder(self.start, self.home, general=True),
             private_notes=not self._is_server,
+        )
+
+    def elsewhere(self) -> str:
+        """Say how much the user's other projects have, if nobody worked in this one yet."""
+        if self._is_server or self.memory.remote or self.memory.conversations.exist:
+            return ""
+        projects = self.memory.conversations.other_projects()
+        if not projects:
+            return ""
+        total = plural(sum(count.conversations for count in projects), "conversation")
+        others = plural(len(projects), "other project")
+        return (
+            f"No session was held in this folder yet. The user has {total} in {others}; only the "
+            'user can search there: ralph search "..." --everywhere'
         )
 
     # -- scope

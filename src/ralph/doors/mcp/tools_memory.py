@@ -105,6 +105,8 @@ def _found(context: ServerContext, query: str, scope: Scope, where: str, **narro
             f'Nothing {where} matches "{asked}" well enough.',
             "Try other words or a lower min_score; if that finds nothing either, go on without it.",
         ]
+        if scope.feature is None and (elsewhere := context.elsewhere()):
+            lines.append(elsewhere)
         return "\n".join([*lines, *(f"Note: {harmless(note)}" for note in answer.notes)])
     wide = scope.feature is None
     return answers.fenced(

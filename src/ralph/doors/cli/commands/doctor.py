@@ -21,7 +21,7 @@ import click
 
 from ralph import disk
 from ralph.clients.drift import drift_told
-from ralph.clients.setup import look
+from ralph.clients.setup import SetupPlace, look
 from ralph.config import Settings, home_folder, load, unknown_variables
 from ralph.doors.cli.context import (
     found_project,
@@ -179,8 +179,8 @@ def _settings(scope: DoctorScope) -> Finding:
     if unknown := unknown_variables():
         todo = "`ralph config` lists all settings."
         return _warning(f"unknown settings: {', '.join(unknown)}", todo)
-    changed = sum(each.origin != "default" for each in origins)
-    return _ok(f"{changed} changed from the defaults" if changed else "defaults")
+    changed = [each.key for each in origins if each.origin != "default"]
+    return _ok(f"set by you: {', '.join(changed)}" if changed else "defaults")
 
 
 def _pause(scope: DoctorScope) -> Finding:
@@ -205,8 +205,15 @@ def _hooks(scope: DoctorScope) -> Finding:
         what, _, todo = found.warnings[0].partition(". ")
         return _warning(first_of([what, *found.warnings[1:]]), todo or "See: ralph hooks status")
     places = [place for place in found.places if any(part.calls for part in place.parts)]
-    clients = ", ".join(f"{place.agent} ({place.where})" for place in places)
-    return _ok(clients or "not installed; see: ralph hooks --help")
+    if not places and scope.project is None:
+        return _warning("not installed: no session is saved", "Run: ralph hooks install --user")
+    return _ok(", ".join(map(_place_text, places)) or "not installed; `ralph run` needs none")
+
+
+def _place_text(place: SetupPlace) -> str:
+    """Name a client and where Ralph is set up in it, and say if its MCP server is missing."""
+    lacks = place.hooks is not None and place.hooks.calls and not place.mcp.calls
+    return f"{place.agent} ({place.where}{', without the MCP server' if lacks else ''})"
 
 
 def _clients(scope: DoctorScope) -> Finding:
@@ -389,7 +396,7 @@ def _project(scope: DoctorScope) -> Finding:
             return _ok(f"{where}; its memory is on the server")
         if paused_folders(scope.home) is not None:
             return _ok(f"{where}; hooks save its sessions in {scope.home}")
-        return _warning(where, "Run: ralph init")
+        return _ok(f"{where}; it needs none, but for a plan: ralph init")
     missing = [file.relative_to(project.root).as_posix() for file in project.missing()]
     if not project.has_id and not missing:
         missing = ["project_id in metadata.yaml"]

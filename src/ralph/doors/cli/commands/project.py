@@ -22,6 +22,7 @@ from ralph.config import (
     USER_FILE,
     Settings,
     check_key,
+    check_value,
     clear,
     has_setting,
     home_folder,
@@ -165,6 +166,8 @@ def config(key: str | None, value: str | None, user: bool, unset: bool) -> Resul
         return _settings(key)
     # A project's file never has a personal setting, so there is no need for a project.
     personal = key in RULES and RULES[key].level == "personal"
+    if value is not None:
+        check_value(key, value)  # where it is stored matters only for a good one
     file = _settings_file(user=user or (unset and personal))
     stored = None
     if unset:

@@ -247,7 +247,8 @@ class RunScreen:
     def _ended(self, facts: dict[str, Any]) -> None:
         cost = cost_text(facts["duration_ms"] or 0, None, facts["cost_usd"])
         parts = [f"iteration {facts['iteration']}", *cost]
-        self._page.line(styled(facts["outcome"]), f"  {', '.join(parts)}", indent=2)
+        why = f" ({facts['reason']})" if facts["reason"] else ""
+        self._page.line(styled(facts["outcome"]), f"  {', '.join(parts)}{why}", indent=2)
         if facts["summary"]:
             self._page.line(excerpt(facts["summary"], _SUMMARY_CHARS), indent=2)
         errors = facts["errors"]

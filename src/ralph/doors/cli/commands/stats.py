@@ -71,25 +71,33 @@ def _summary(total: Usage) -> str:
         parts.append(f"{total.succeeded} of {total.judged} succeeded ({rate})")
     parts += [f"{_short(total.tokens_used)} tokens"] if total.tokens_used else []
     parts += [usd(total.cost_usd)] if total.cost_usd else []
-    parts += [f"cost unknown for {total.unpriced}"] if total.unpriced else []
+    if total.cost_usd and total.unpriced:
+        parts.append(f"{total.unpriced} without a known cost")
     return ", ".join(parts)
 
 
 def _show_table(page: Page, group: str, rows: Sequence[Usage], *, all_rows: bool) -> None:
     """Print a row for each key, at most 60 columns wide; of days, the latest ones in order."""
-    name = "cost" if any(row.cost_usd for row in rows) else "tokens"
-    sizes = [row.cost_usd if name == "cost" else row.tokens_used for row in rows]
+    has_cost = any(row.cost_usd for row in rows)
+    has_rate = any(row.judged for row in rows)
+    sizes = [row.cost_usd if has_cost else row.tokens_used for row in rows]
     pairs = list(zip(rows, sizes, strict=True))
     shown = pairs if all_rows else pairs[-_MOST_ROWS:] if group == "day" else pairs[:_MOST_ROWS]
-    page.line((f"{group:<{_KEY_CHARS}} work success     cost tokens ({name})", "dim"))
+    heads = ["turns"] + ["success"] * has_rate + ["cost"] * has_cost + ["tokens"]
+    widths = {"turns": 5, "success": 7, "cost": 8, "tokens": 6}
+    page.line((" ".join([f"{group:<{_KEY_CHARS}}", *(f"{h:>{widths[h]}}" for h in heads)]), "dim"))
     for row, size in shown:
+        cells = {
+            "turns": str(row.iterations + row.exchanges),
+            "success": _percent(row.judged, row.succeeded),
+            "cost": f"{row.cost_usd:.2f}" if row.cost_usd else "-",
+            "tokens": _short(row.tokens_used) if row.tokens_used else "-",
+        }
         key = excerpt(row.key or _EMPTY[group], _KEY_CHARS)
-        rate = _percent(row.judged, row.succeeded)
-        cost = f"{row.cost_usd:.2f}" if row.cost_usd else "-"
-        tokens = _short(row.tokens_used) if row.tokens_used else "-"
         bar = "#" * max(round(size / (max(sizes) or 1) * _BAR_CHARS), size > 0)
-        work = row.iterations + row.exchanges
-        page.line(f"{key:<{_KEY_CHARS}} {work:>4} {rate:>7} {cost:>8} {tokens:>6} {bar}")
+        page.line(
+            " ".join([f"{key:<{_KEY_CHARS}}", *(f"{cells[h]:>{widths[h]}}" for h in heads), bar])
+        )
     page.more(len(rows) - len(shown))
 
 

@@ -157,10 +157,14 @@ def backup(file: Path) -> Result:
     """
     from ralph.memory.backup import back_up  # loads the ZIP library, which only this needs
 
+    place = _in_folder(file.expanduser())
+    replaces = place.exists()
     with context.opened() as ralph:
-        done = back_up(ralph, _in_folder(file.expanduser()))
+        done = back_up(ralph, place)
     projects = plural(len(done.projects), "project")
     text = f"Saved {plural(done.records, 'record')} and {projects} to {file}, and checked it."
+    if replaces:
+        text += " The file that was there before is replaced."
     return Result(done, text, code=1 if done.left_out else 0, notes=_listed(done.left_out, "thing"))
 
 
@@ -314,9 +318,8 @@ def import_past(ralph: Ralph, past: PastSessions) -> Result:
     found = past.once()
     prune_if_due(ralph.conversations)
     past.index()
-    if not ralph.remote:
-        write_moments(ralph)
-        past.write_moments()  # hooks may say something of these sessions, too
+    write_moments(ralph)
+    past.write_moments()  # hooks may say something of these sessions, too
     projects = past.projects()
     result = _imported(found)
     if len(projects) < _LEAST_PROJECTS:
