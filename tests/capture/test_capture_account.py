@@ -69,6 +69,19 @@ def test_a_title_is_the_clients_else_the_plans_else_the_request() -> None:
             "The cart was empty, now fixed",
         ),
         (["check this"], "", [], "Check this"),
+        (
+            ["look at the PR comments :)"],
+            "",
+            ["", "All tests pass.", "Rounded the tax of an order."],
+            "Look at the PR comments: Rounded the tax of an order",
+        ),
+        (
+            ["look at the PR comments", "round the tax"],
+            "",
+            [],
+            "Look at the PR comments: Round the tax",
+        ),
+        (["look at the PR comments"], "", ["All tests pass."], "Look at the PR comments"),
         (["y", "yes"], "", [], "Y"),
     ],
 )

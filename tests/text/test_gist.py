@@ -211,6 +211,19 @@ TEXT = (
             "In a new folder, can we take this\n\n/a/b/c\n\nand add it to the cart",
             "Add it to the cart",
         ),
+        ("lead: You are shop-lint on the shop team. You clean up warnings.", "Clean up warnings"),
+        ("You are the cart agent. Your task is to tune the cart.", "Tune the cart"),
+        ("You are building a small shop. Read the code first.", "You are building a small shop"),
+        (
+            "Study the cart\nReview the design of the orders in it",
+            "Review the design of the orders in it",
+        ),
+        ("Study the cart of the\nReview team", "Study the cart of the Review team"),
+        ("Orders need a view. Should clearly be labelled and named well.", "Orders need a view"),
+        ("The cart fails [10:22:31.030] [API] GET /cart", "The cart fails"),
+        ("2) add a form", "Add a form"),
+        ("merge this PR https://example.org/shop/pull/12", "Merge this PR #12"),
+        ("why did https://example.org/runs/7/job/84641515103 fail", "Why did job fail"),
     ],
 )
 def test_a_title_has_no_courtesies_and_no_folders(prompt: str, title: str) -> None:
@@ -243,7 +256,7 @@ def test_a_long_title_ends_where_a_clause_ends(prompt: str, title: str) -> None:
     assert title_of(prompt) == title
 
 
-@pytest.mark.parametrize("title", ["Y", "check this", "review again", "/review", "ok, do it now"])
+@pytest.mark.parametrize("title", ["Y", "check this", "/review", "ok, do it now", "Exit status 1"])
 def test_words_that_name_nothing_are_no_title(title: str) -> None:
     assert not is_telling(title)
 

@@ -20,7 +20,14 @@ from ralph.records.iteration import ACCEPTED_PLAN, Decision, Outcome
 from ralph.text.outcome import content_words, outcome_of, tells_a_result
 from ralph.text.sentences import lines_joined
 from ralph.text.sentences import sentences as split_sentences
-from ralph.text.summary import TITLE_CHARS, is_telling, plain_title, short_title, title_of
+from ralph.text.summary import (
+    TITLE_CHARS,
+    is_telling,
+    names_its_subject,
+    plain_title,
+    short_title,
+    title_of,
+)
 from ralph.text.tokens import rule, shorten
 
 LONGEST = 300
@@ -702,12 +709,21 @@ def session_title(prompts: Iterable[str], *, own: str = "", done: Iterable[str] 
     found = (title for prompt in asked if (title := title_from(prompt)))
     first = next(found, "")
     if first and is_telling(first):
-        return first
+        return first if names_its_subject(first) else _with_result(first, found, results)
     titles = [first, *found] if first else []
     # After a prompt that names nothing, the first answer says what it was about.
     told = _told_result(results[:1]) if titles else ""
     told = told or next(filter(is_telling, titles), "") or _told_result(results)
     return told or next(iter(titles), "")
+
+
+def _with_result(title: str, others: Iterable[str], results: Sequence[str]) -> str:
+    """Return a title like "Look at the PR comments" with what was found or done then."""
+    title = title.rstrip(" .:;,!-?()")
+    room = TITLE_CHARS - len(title) - len(": ")
+    told = next(filter(names_its_subject, map(_told_result, ([text] for text in results))), "")
+    told = told or next(filter(names_its_subject, others), "")
+    return f"{title}: {short_title(told, room)}" if told and room > _LEAST_TOLD else title
 
 
 def _commands_title(command: str, others: Sequence[str], results: Sequence[str]) -> str:

@@ -83,8 +83,18 @@ def pieces(text: str, *, typed: bool = False) -> list[Piece]:
             nested = len(raw) - len(raw.lstrip()) >= _NESTED_INDENT
             gathered.append(line[item.end() :])
         elif gathered or not raw.startswith(("    ", "\t")):
+            if typed and gathered and kind == "prose" and _begins_anew(line, gathered[-1]):
+                found.append(Piece(kind, _plain(" ".join(gathered), typed=typed)))
+                gathered = []
             gathered.append(line)
     return found
+
+
+def _begins_anew(line: str, before: str) -> bool:
+    """Return whether a typed line is a request of its own, and not the rest of the one before."""
+    if not line[0].isupper() or before[-1] in ",;:-":
+        return False
+    return before.split()[-1].lower() not in STOP_WORDS and rule("request").match(line) is not None
 
 
 def _is_table_rule(line: str) -> bool:

@@ -17,6 +17,8 @@ _LEAST_CLAUSE_CHARS = 25
 _LEAST_CLAUSE_WORDS = 4
 _LONGEST_ADDRESS = 48
 _LONGEST_PAGE = 40
+# A longer number is an id, which nobody knows by heart.
+_LONGEST_NUMBER = 6
 
 
 def exchange_gist(user: str, assistant: str) -> str:
@@ -52,8 +54,9 @@ def conversation_gist(exchanges: Sequence[tuple[str, str]], title: str = "") -> 
 
 def title_of(user: str) -> str:
     """Return a title for a first prompt: what is wanted, without courtesies, code and folders."""
-    user = rule("dots").sub(", ", rule("not in a title").sub(" ", user[:READ_FIRST]))
-    user = rule("url").sub(_named_page, user)
+    user = rule("role").sub("", user[:READ_FIRST], count=1)
+    user = rule("dots").sub(", ", rule("not in a title").sub(" ", user))
+    user = rule("named twice").sub(r"\1", rule("url").sub(_named_page, user))
     title = _asked(user, 4 * TITLE_CHARS, for_title=True)
     title = rule("folder").sub(lambda path: re.split(r"[\\/]", path[0].rstrip("\\/"))[-1], title)
     title = plain_title(title).lstrip(" -\u2013\u2014:,")
@@ -74,7 +77,15 @@ def is_telling(title: str) -> bool:
     """Whether a title says something: "Y", "check this", "yes and yes" and "/review" do not."""
     if title.startswith(("/", "!", "<")) or content_words(title) <= word_set("vague"):
         return False
+    if rule("names nothing").fullmatch(title):
+        return False
     return (len(title.split()) > 1 and len(title) > _LEAST_TITLE) or not title.isascii()
+
+
+def names_its_subject(title: str) -> bool:
+    """Return whether a title says what was worked on: "look at the PR comments" does not."""
+    words = {word for word in content_words(title) if not word.isdecimal()}
+    return not words <= word_set("vague") | word_set("workflow")
 
 
 def _capitalized(title: str) -> str:
@@ -119,7 +130,8 @@ def _named_page(url: re.Match[str]) -> str:
     if len(folders) < 2:
         return address if len(address) <= _LONGEST_ADDRESS else host
     if folders[-1].isdigit():
-        return f"{folders[-2]}/{folders[-1]}"
+        is_id = len(folders[-1]) > _LONGEST_NUMBER
+        return folders[-2] if is_id else f"{folders[-2]}/{folders[-1]}"
     page = folders[-1]
     is_name = rule("page name").fullmatch(page) is not None
     return page if is_name and len(page) <= _LONGEST_PAGE else host
@@ -167,7 +179,7 @@ def _worth_in_title(sentence: str, place: int) -> float:
         return -0.5
     if rule("leads on").search(sentence):
         return -0.8
-    is_request = rule("request").match(sentence) is not None
+    is_request = rule("request").match(sentence) or rule("asks for a deed").match(sentence)
     return max(0.0, 0.6 - 0.2 * place) if is_request or place == 0 else 0.0
 
 
