@@ -33,6 +33,18 @@ Traceback (most recent call last):
   File "/usr/lib/python3.11/sqlite3/x.py", line 3, in execute
 sqlite3.OperationalError: no such table: users
 ''', [("runtime", "sqlite3.OperationalError: no such table: users", "app/db.py", 33)]),
+    "dart analyze": ("""\
+Analyzing proj...
+  error - lib/cart.dart:66:22 - The name 'Failure' is defined twice. - ambiguous_import
+  warning - lib/cart.dart:7:8 - Unused import. - unused_import
+2 issues found.
+""", [("lint", "The name 'Failure' is defined twice.", "lib/cart.dart", 66)]),
+    "rich: in a box": ("""\
+Usage: shop [OPTIONS]
+╭─ Error ───────────────────╮
+│ No such option: --tax     │
+╰───────────────────────────╯
+""", [("runtime", "No such option: --tax", None, None)]),
     "python: of a chain, the last": ('''\
 Traceback (most recent call last):
   File "/proj/a.py", line 1, in f
@@ -320,6 +332,19 @@ def test_syntax_errors_of_one_file_are_one() -> None:
         ("expected '}', found 'EOF'", 1),
         ("undefined: total", 1),
     ]
+
+
+def test_many_errors_that_differ_in_a_name_are_one() -> None:
+    message = "Property {} has no initializer and is not assigned in the constructor."
+    names = ["'tax'", "'price'", "'orderName'", "'total'"]
+    lines = [f"app/a.ts(7,1): error TS2564: {message.format(name)}" for name in names]
+    others = [f"app/a.ts(9,1): error TS2304: Cannot find name {name}." for name in names]
+    for most, expected in ((3, [1, 1, 1]), (4, [4])):
+        found = errors_in("\n".join(lines[:most]), resolve, failed=True)
+        assert [error.count for error in found] == expected
+    assert found[0].message == f"TS2564: {message.format(names[0])}"
+    # These name four different things, with too few other words to be one mistake.
+    assert len(errors_in("\n".join(others), resolve, failed=True)) == 4
 
 
 def test_a_long_output_is_read_where_it_begins_and_ends() -> None:

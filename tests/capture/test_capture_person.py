@@ -414,3 +414,46 @@ def test_hostile_words_take_no_longer_than_their_length(piece: str) -> None:
         return planned(text), commit_message(text), answers(None, text), heard
 
     assert_linear(read, lambda size: piece * (size // len(piece)), 60_000)
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "That is correct for `--force`, but wrong for `--lazy`: the same answer reflects the policy.",
+        "The fix in `cart.ts` calls `addTax()` instead of `taxOf()`, so an order is empty.",
+        "If a user edits a file that add_tax never touched, those lines are not only counted once.",
+        "shop/v5 <- why are we not using v6",
+        "not sure I like the tax rule though",
+        "go with the fix",
+        "please continue the work, and ensure the branch is up to date",
+        "the question is if it should have a start or an end",
+        "are we 100% safe to never send the address of an order?",
+        "Suggested fix: do not parse the name of an order again after it was inserted.",
+    ],
+)
+def test_findings_questions_and_moves_of_the_moment_are_no_decisions(prompt: str) -> None:
+    assert asked(prompt, first=False) is None
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "`add_tax()` should be deprecated",
+        "the view in `cart.ts` must show the tax, not the price",
+        "commit, and from now on ensure the tests pass first",
+        "never pass an order by its name",
+        "use `taxOf()` instead of `addTax()`",
+        "`Cart` and `cart_view.ts` do the same thing. Drop the second one",
+    ],
+)
+def test_a_choice_that_names_code_is_kept_whole(prompt: str) -> None:
+    assert asked(prompt, first=False) == Decision(prompt, None, "human")
+
+
+def test_of_a_short_prompt_only_the_choice_is_kept_beside_two_findings() -> None:
+    findings = (
+        "The check in `cart.ts` calls `addTax()` twice for an order. "
+        "It returns an_empty_list for the second one. "
+    )
+    decided = asked(f"{findings}Drop the second call please", first=False)
+    assert decided == Decision("Drop the second call please", None, "human")

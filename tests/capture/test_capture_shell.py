@@ -69,3 +69,10 @@ def test_no_line_raises(line: str) -> None:
     origin(line)
     deciding(line)
     is_masked(line)
+
+
+def test_git_bash_and_windows_name_the_same_folder() -> None:
+    deleted, here = file_effects("cd /d/shop/e2e && rm a.txt", "d:/shop/src")
+    assert (deleted, here) == ([("d:/shop/e2e/a.txt", "deleted")], "d:/shop/e2e")
+    assert file_effects("cd D:/shop", "d:/shop/src")[1] == "D:/shop"
+    assert file_effects("cd /d/shop", "/home/dev")[1] == "/d/shop"

@@ -384,9 +384,9 @@ def _required(text: str) -> str:
 
 def _sets_rule(sentence: str) -> bool:
     plain = _unquoted(sentence)
-    if not pattern("sets a rule").search(plain) or _is_passing(plain):
+    if not pattern("sets a rule").search(plain) or _is_passing(plain) or _describes(plain):
         return False
-    return not _is_question(plain)
+    return not _is_question(plain) and not pattern("broken off").search(plain)
 
 
 def _choices(text: str) -> str:
@@ -398,7 +398,9 @@ def _choices(text: str) -> str:
         chosen = parts[:1]
     if not chosen:
         return ""
-    return _line(own) if len(own) <= _SHORT else " ".join(dict.fromkeys(chosen))
+    findings = [part for part in parts if _describes(part)]
+    is_short = len(own) <= _SHORT and len(findings) <= len(chosen)
+    return _line(own) if is_short else " ".join(dict.fromkeys(chosen))
 
 
 def _chooses(sentence: str) -> bool:
@@ -410,14 +412,22 @@ def _chooses(sentence: str) -> bool:
         return False
     if pattern("objects").search(plain):
         return True
-    if _is_passing(plain) or _is_question(plain):
+    if _is_passing(plain) or _is_question(plain) or _describes(plain):
         return False
     is_report = pattern("reports").match(plain) is not None
     if pattern("rules").search(plain):
-        return not is_report or pattern("lasting").search(plain) is not None
+        passes = is_report or pattern("moves on").match(plain) is not None
+        return not passes or pattern("lasting").search(plain) is not None
     if is_report or pattern("wants now").match(plain):
         return False
-    return pattern("chooses").search(plain) is not None
+    return pattern("chooses").search(plain) is not None and names_its_subject(plain)
+
+
+def _describes(sentence: str) -> bool:
+    """Whether a sentence only says how code behaves: a finding that a person pasted."""
+    if pattern("describes").match(sentence) is None or pattern("addresses").search(sentence):
+        return False
+    return pattern("code word").search(sentence) is not None
 
 
 def _is_request(text: str) -> bool:

@@ -100,11 +100,19 @@ _REASONS: dict[Look, tuple[re.Pattern[str], int]] = {
     "symbol": (re.compile(r"\s+symbol: +(?P<m>.+)"), 4),
     "biome": (re.compile(r"\s*[\u00d7\u2716!]\s*(?P<m>.+)"), 6),
     "powershell": (re.compile(r"\s+\| (?P<m>[^\s~].*)"), 9),
+    "box": (re.compile(r"\s*\u2502(?P<m>[^\u2502]+)"), 2),
     "colon": (_WORDS, 2),
     "panic": (_WORDS, 1),
 }
 JUDGED = frozenset({"test", "compile", "lint"})
 _MANY_NAMES = 4
+_MANY_ALIKE = 4
+# What a message names. Two are alike if they share this many other words, and differ in few.
+_QUOTED_NAME = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|`[^`\n]*`")
+_NAME = re.compile(r".*[._(\[].|.*[a-z][A-Z]|.*\d")
+_LEAST_PLAIN = 4
+_MOST_DIFFERENT = 2
+_MOST_COMPARED = 100
 _CLEAR = 4
 # Lines that say only that something failed, or what to do.
 ASIDE = pattern("aside")
@@ -195,13 +203,48 @@ def folded(errors: list[ErrorSeen]) -> list[ErrorSeen]:
             file_path=place.file_path,
             line=place.line,
         )
-    bare = [e for e in causes.values() if e.error_type == "test" and ": " not in e.message]
+    different = _alike_folded(list(causes.values()))
+    bare = [e for e in different if e.error_type == "test" and ": " not in e.message]
     if len(bare) <= _MANY_NAMES:
-        return list(causes.values())
+        return different
     # Many tests of which only the names are known usually fail for one reason.
     first = f"{bare[0].message} and {len(bare) - 1} more tests"
     whole = msgspec.structs.replace(bare[0], message=first, count=len(bare))
-    return [whole, *(error for error in causes.values() if error not in bare)]
+    return [whole, *(error for error in different if error not in bare)]
+
+
+def _alike_folded(errors: list[ErrorSeen]) -> list[ErrorSeen]:
+    """Return the errors, but of many that differ only in a name the first, with their count.
+
+    A compiler repeats one mistake for every place that it is made at.
+    """
+    groups: list[tuple[frozenset[str], list[ErrorSeen]]] = []
+    for error in errors[:_MOST_COMPARED]:
+        words = _plain_words(error.message)
+        is_repeated = error.error_type in {"compile", "lint"}
+        near = (same for other, same in groups if is_repeated and _are_alike(words, other))
+        if same := next(near, None):
+            same.append(error)
+        else:
+            groups.append((words if is_repeated else frozenset(), [error]))
+    found: list[ErrorSeen] = []
+    for _, same in groups:
+        if len(same) < _MANY_ALIKE:
+            found += same
+        else:
+            found.append(msgspec.structs.replace(same[0], count=sum(one.count for one in same)))
+    return found
+
+
+def _plain_words(message: str) -> frozenset[str]:
+    """Return the words of a message without what it names."""
+    words = _QUOTED_NAME.sub(" ", message[:LONGEST_LINE]).split()
+    plain = (word.strip(".,:;()") for word in words if not _NAME.match(word))
+    return frozenset(plain) - {""}
+
+
+def _are_alike(words: frozenset[str], others: frozenset[str]) -> bool:
+    return len(words & others) >= _LEAST_PLAIN and len(words ^ others) <= _MOST_DIFFERENT
 
 
 def _says_more(one: str, other: str) -> bool:

@@ -134,7 +134,7 @@ class RunFindings(LineReader):
         base = base or self.cwd
         if _on_drive(base):
             path = path.replace("\\", "/")
-        whole = posixpath.normpath(path if _on_drive(path) else posixpath.join(base, path))
+        whole = posixpath.normpath(shell.joined(base, path))
         if not posixpath.isabs(whole) and not _on_drive(whole):
             return None if whole in {".", ".."} or whole.startswith("../") else whole
         for root in self._roots:

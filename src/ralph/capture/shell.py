@@ -24,6 +24,8 @@ from ralph.text.redact import redact
 
 _LONGEST = 20_000
 _CONTROL = {"if", "for", "while", "until", "case", "function", "{", "("}
+_DRIVE = re.compile(r"[A-Za-z]:[\\/]")
+_BASH_DRIVE = re.compile(r"/([A-Za-z])(?:/|\Z)")
 _QUOTED = re.compile(r"'(?P<plain>[^']*)'|\"(?P<soft>(?:[^\"\\]|\\.)*)\"|\\(?P<escaped>.)", re.S)
 _NOT_PLAIN = re.compile(r"[*?$`{}\[\]<>|;&]")
 _TO_FILE = {">", ">>", ">|", "1>", "1>>", "&>", "&>>"}
@@ -112,6 +114,15 @@ def _unquoted(word: str) -> str:
     return _QUOTED.sub(lambda q: q["plain"] or q["soft"] or q["escaped"] or "", word)
 
 
+def joined(folder: str, path: str) -> str:
+    """Return a path from a folder. On Windows, Git Bash calls `D:\\shop` `/d/shop`."""
+    if _DRIVE.match(path):
+        return path.replace("\\", "/")
+    if _DRIVE.match(folder) and (drive := _BASH_DRIVE.match(path)):
+        return f"{drive[1].lower()}:/{path[drive.end() :]}"
+    return posixpath.join(folder, path)
+
+
 def file_effects(line: str, base: str) -> tuple[list[tuple[str, FileAction]], str]:
     """Return the files a successful command wrote, removed or moved, and the folder it ended in."""
     effects: list[tuple[str, FileAction]] = []
@@ -121,10 +132,10 @@ def file_effects(line: str, base: str) -> tuple[list[tuple[str, FileAction]], st
         if name in _CONTROL or command.joined not in _JOINS:
             # From here on it is not certain what ran, except for a `tee` in the pipe.
             if name == "tee" and command.joined in _PIPES:
-                effects += [(posixpath.join(here, path), how) for path, how in _written(command)]
+                effects += [(joined(here, path), how) for path, how in _written(command)]
             break
         rest = command.words[1:]
-        effects += [(posixpath.join(here, path), action) for path, action in _written(command)]
+        effects += [(joined(here, path), action) for path, action in _written(command)]
         if command.piped:
             continue
         if name == "git" and rest and rest[0] in {"rm", "mv"}:
@@ -133,13 +144,13 @@ def file_effects(line: str, base: str) -> tuple[list[tuple[str, FileAction]], st
             if "--cached" in rest or "-n" in rest or "--dry-run" in rest:
                 continue
         if name == "cd":
-            here = posixpath.normpath(posixpath.join(here, rest[0])) if rest else here
+            here = posixpath.normpath(joined(here, rest[0])) if rest else here
         elif name in {"rm", "unlink", "mv"}:
             paths = _paths(rest)
             if name == "mv":
                 effects += _moved(paths, here)
             else:
-                effects += [(posixpath.join(here, path), "deleted") for path in paths]
+                effects += [(joined(here, path), "deleted") for path in paths]
     return effects, here
 
 
@@ -186,8 +197,8 @@ def _moved(paths: list[str], here: str) -> list[tuple[str, FileAction]]:
         into = len(sources) > 1 or target.endswith("/") or target in {".", ".."}
         into = into or ("." in name and "." not in posixpath.basename(target))
         there = posixpath.join(target, name) if into else target
-        effects.append((posixpath.join(here, source), "deleted"))
-        effects.append((posixpath.join(here, there), "created"))
+        effects.append((joined(here, source), "deleted"))
+        effects.append((joined(here, there), "created"))
     return effects
 
 
