@@ -119,3 +119,15 @@ def test_a_long_decision_is_cut() -> None:
     (decision,) = decisions_in(said)
     assert len(decision.description) <= LONGEST
     assert len(decision.rationale or "") <= LONGEST
+
+
+def test_a_cause_in_a_list_is_the_item_that_says_what_is_wrong() -> None:
+    text = """Root cause:
+
+- An order is saved with its tax.
+- `tax()` returns 0 for an order without an address, but the view treats 0 as missing.
+- The list shows the same.
+"""
+    [cause] = decisions_in(text)
+    assert cause.description.startswith("Root cause: `tax()` returns 0 for an order")
+    assert decisions_in("Root cause:\n\nLook at the list of orders.\n\n- It is not there.\n") == []

@@ -76,3 +76,15 @@ def test_git_bash_and_windows_name_the_same_folder() -> None:
     assert (deleted, here) == ([("d:/shop/e2e/a.txt", "deleted")], "d:/shop/e2e")
     assert file_effects("cd D:/shop", "d:/shop/src")[1] == "D:/shop"
     assert file_effects("cd /d/shop", "/home/dev")[1] == "/d/shop"
+
+
+def test_the_branches_of_a_condition_decide_how_it_ends() -> None:
+    def last(line: str) -> list[list[str]]:
+        return [command.words for command in deciding(line)]
+
+    assert last("if [ -x a ]; then ./a up; else cargo run up; fi") == [
+        ["./a", "up"],
+        ["cargo", "run", "up"],
+    ]
+    assert last("for name in a b; do pytest $name; done") == [["pytest", "$name"]]
+    assert last("if grep -q a b; then echo yes; exit 1; fi") == [["fi"]]

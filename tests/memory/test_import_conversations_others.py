@@ -243,6 +243,14 @@ def test_an_exported_session_comes_in_as_from_the_database(tmp_path: Path) -> No
     assert import_sessions("opencode", kept.memory, folder=file).exchanges == 0
 
 
+def test_a_folder_of_exported_sessions_comes_in(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "home")
+    folder = export_of(tmp_path).parent
+    (folder / "auth.json").write_text('{"token": {}}', encoding="utf-8")
+    came = import_sessions("opencode", kept.memory, folder=folder)
+    assert (came.conversations, came.exchanges, came.complaints) == (1, 1, [])
+
+
 def test_an_exported_session_of_a_sub_agent_is_left_out(tmp_path: Path) -> None:
     kept = Kept(tmp_path / "home")
     file = export_of(tmp_path, parentID="ses_0")

@@ -60,8 +60,7 @@ def decisions_in(text: str, *, strict: bool = False) -> list[Decision]:
     for place, raw in enumerate(said):
         sentence = pattern("bullet").sub("", raw).strip()
         if pattern("cause heading").fullmatch(sentence):
-            cause = _explanation(said[place + 1 : place + 4])
-            if pattern("causal").search(cause):
+            if cause := _listed_cause(said[place + 1 : place + 5]):
                 found.append(Decision(f"Root cause: {cause}", None))
             continue
         if not 15 <= len(sentence) <= 1000 or not any(cue in sentence for cue in cues):
@@ -80,6 +79,17 @@ def decisions_in(text: str, *, strict: bool = False) -> list[Decision]:
         if decision:
             found.append(decision)
     return found
+
+
+def _listed_cause(following: list[str]) -> str:
+    """Return the first of the next sentences or items that says what is wrong, or ""."""
+    for place, sentence in enumerate(following):
+        cause = _explanation(following[place : place + 1])
+        if pattern("causal").search(cause):
+            return cause
+        if sentence.strip() and not pattern("bullet").match(sentence):
+            return ""
+    return ""
 
 
 def _explanation(following: list[str]) -> str:
@@ -716,6 +726,11 @@ def session_title(prompts: Iterable[str], *, own: str = "", done: Iterable[str] 
     results = [text for text in done if text[:1] != "/"]
     if asked and pattern("command").fullmatch(asked[0]):
         return _commands_title(asked[0], asked[1:], results)
+    return _request_title(asked, results)
+
+
+def _request_title(asked: Sequence[str], results: Sequence[str]) -> str:
+    """Return what the first request that says something asks for, else what was done."""
     found = (title for prompt in asked if (title := title_from(prompt)))
     first = next(found, "")
     if first and is_telling(first):

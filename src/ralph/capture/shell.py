@@ -12,7 +12,7 @@ import re
 import shlex
 from difflib import SequenceMatcher
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -23,6 +23,22 @@ from ralph.records.iteration import ErrorType, FileAction
 from ralph.text.redact import redact
 
 _LONGEST = 20_000
+# Words that end, divide and begin the branches of an `if` or a loop, and what does no work there.
+_CLOSING = {"fi", "done", "esac"}
+_BRANCHING = {"else", "elif"}
+_OPENING = {"then", "else", "do"}
+_WITHOUT_WORK = {
+    "echo",
+    "printf",
+    "exit",
+    "break",
+    "continue",
+    "return",
+    ":",
+    "true",
+    "false",
+    *_CLOSING,
+}
 _CONTROL = {"if", "for", "while", "until", "case", "function", "{", "("}
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 _BASH_DRIVE = re.compile(r"/([A-Za-z])(?:/|\Z)")
@@ -256,7 +272,21 @@ def deciding(line: str) -> list[ShellCommand]:
         if found[at].joined != "&&":
             break
         at -= 1
+    if deciders and deciders[0].words[0] in _CLOSING:
+        return _last_of_branches(found) or deciders
     return deciders
+
+
+def _last_of_branches(found: list[ShellCommand]) -> list[ShellCommand]:
+    """Return the commands that decide how an `if` or a loop ends: the last one of each branch."""
+    last: list[ShellCommand] = []
+    for before, after in pairwise(found):
+        if after.words[0] not in _CLOSING and after.words[0] not in _BRANCHING:
+            continue
+        words = before.words[1:] if before.words[0] in _OPENING else before.words
+        if words and words[0] not in _WITHOUT_WORK:
+            last.append(msgspec.structs.replace(before, words=words))
+    return last
 
 
 @lru_cache(maxsize=64)

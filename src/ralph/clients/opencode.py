@@ -267,6 +267,10 @@ def take_tool(turn: Any, part: Mapping[str, Any]) -> None:
 # -- Its database, and exported sessions.
 
 
+# How much of a file tells whether it is an exported session.
+_EXPORT_HEAD = 4000
+
+
 def session_folder(environ: Mapping[str, str]) -> Path:
     """Return the folder where OpenCode keeps its database."""
     given = environ.get("XDG_DATA_HOME")
@@ -274,12 +278,24 @@ def session_folder(environ: Mapping[str, str]) -> Path:
 
 
 def session_files(folder: Path) -> Iterator[Path]:
-    """Yield every session that no other session started."""
+    """Yield every session that no other session started; of a folder of exports, each file."""
     file = folder if folder.suffix == ".db" else folder / _DATABASE
     if file.is_file():
         with _connected(file) as database:
             query = "SELECT id FROM session WHERE parent_id IS NULL ORDER BY time_created, id"
             yield from [file / str(name) for (name,) in database.execute(query)]
+    else:
+        yield from filter(_is_export, sorted(folder.glob("*.json")))
+
+
+def _is_export(path: Path) -> bool:
+    """Return whether a file looks like an exported session."""
+    try:
+        with path.open("rb") as file:
+            beginning = file.read(_EXPORT_HEAD)
+    except OSError:
+        return False
+    return b'"info"' in beginning and b'"ses_' in beginning
 
 
 def session_head(path: Path, file: BinaryIO) -> lines.SessionHead | None:

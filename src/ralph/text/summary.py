@@ -84,7 +84,8 @@ def is_telling(title: str) -> bool:
 
 def names_its_subject(title: str) -> bool:
     """Return whether a title says what was worked on: "look at the PR comments" does not."""
-    words = {word for word in content_words(title) if not word.isdecimal()}
+    numbered = (word for word in content_words(title) if word.rpartition("/")[2].isdecimal())
+    words = content_words(title).difference(numbered)
     return not words <= word_set("vague") | word_set("workflow")
 
 
