@@ -50,6 +50,9 @@ def test_a_sentence_about_something_else_is_not_quoted() -> None:
         "Does `parse_config` not see the cache?",
         "Now let me see why `parse_config` does not see it.",
         "`parse_config` now:",
+        "No calls of `parse_config` remain.",
+        "The linter already fixed the missing `parse_config`.",
+        "After that I'll lock in what `parse_config` needs.",
     ],
 )
 def test_a_sentence_that_says_how_it_goes_is_no_reason(sentence: str) -> None:

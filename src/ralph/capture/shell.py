@@ -10,6 +10,7 @@ from __future__ import annotations
 import posixpath
 import re
 import shlex
+from collections.abc import Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
 from itertools import islice, pairwise
@@ -277,7 +278,7 @@ def deciding(line: str) -> list[ShellCommand]:
     return deciders
 
 
-def _last_of_branches(found: list[ShellCommand]) -> list[ShellCommand]:
+def _last_of_branches(found: Sequence[ShellCommand]) -> list[ShellCommand]:
     """Return the commands that decide how an `if` or a loop ends: the last one of each branch."""
     last: list[ShellCommand] = []
     for before, after in pairwise(found):

@@ -337,15 +337,22 @@ def _errors_of_attempts(
 def _is_general(error: ErrorSeen) -> bool:
     """Whether an error and its solution mean something elsewhere.
 
-    The path of a file, the folder of a command and an edit of the project's own code do not,
-    unless the solution says why it helped.
+    The path of a file, the folder of a command and an edit of the project's own code do not. An
+    edit of a tool's settings does if the solution says why it helped.
     """
     solution = error.resolution or ""
-    if pattern("no message").match(error.message) or pattern("misplaced").search(error.message):
+    message = error.message
+    if pattern("no message").match(message) or pattern("misplaced").search(message):
+        return False
+    if pattern("own history").search(message):
         return False
     if pattern("queries").search(solution) or pattern("local fix").search(solution):
         return False
-    return not pattern("edited").match(solution) or solution.endswith('"')
+    if not pattern("edited").match(solution):
+        return True
+    edited = pattern("edited file").findall(solution)
+    is_settings = all(pattern("settings").search(file) for file in edited)
+    return bool(edited) and is_settings and solution.endswith('"')
 
 
 def _description(attempt: Iteration) -> str:
