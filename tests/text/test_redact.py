@@ -300,6 +300,7 @@ ANNOUNCED: list[tuple[str, str, str]] = [
 
 # The same for secrets that a format, a protocol or a tool announces.
 CODED = base64.b64encode(b"bob:hunt" + b"er2").decode()
+MIXED = "pG2EDU" + "WWh1wU"
 PLACES: list[tuple[str, str]] = [
     ('"db_password": {{"sensitive": true, "type": "string", "value": "{}"}}', PASSWORD),
     ("Authorization: Splunk {}", "0dd1cbb4-45fe-4f5a-9a5b-7c1d2e3f4a5b"),
@@ -332,6 +333,43 @@ PLACES: list[tuple[str, str]] = [
     ("schtasks /create /ru bob /rp {}", "hunt" + "er2"),
     ("auth: {{user: 'x', pass: '{}'}}", "odqOdSOd" + "MyNjOg"),
     ('command: ["redis-server", "--requirepass", "{}"]', "hunt" + "er2"),
+    ('DriverManager.getConnection(url, "app", "{}")', MIXED),
+    ("new PDO('mysql:host=db', 'app', '{}')", MIXED),
+    ('Credentials.basic("bob", "{}")', MIXED),
+    ('redis.auth("{}")', MIXED),
+    ('hmac.new(b"{}", body, sha256)', MIXED),
+    ("crypto.createHmac('sha256', '{}')", MIXED),
+    ('base64.b64encode(b"bob:{}")', MIXED),
+    ('let password = String::from("{}");', MIXED),
+    ("await page.type('input[name=password]', '{}')", MIXED),
+    ('var dbPassword string = "{}"', MIXED),
+    ("hydra -l bob -p {} ssh://host", MIXED),
+    ("cypher-shell -u neo4j -p {}", MIXED),
+    ("sudo -S apt update <<< '{}'", MIXED),
+    ("echo $'{}\\n' | passwd --stdin bob", MIXED),
+    ("az keyvault secret set --name db --value {}", MIXED),
+    ('dotnet user-secrets set "Db:Password" "{}"', MIXED),
+    ("poetry config http-basic.acme bob {}", MIXED),
+    ("wpa_passphrase homenet {}", MIXED),
+    ("stats auth admin:{}", MIXED),
+    ("crypto isakmp key {} address 192.0.2.4", MIXED),
+    ("db2 connect to shop user bob using {}", MIXED),
+    ("snmpget -v2c -c {} host sysDescr.0", MIXED),
+    ("--script-args smbuser=bob,smbpass={} host", MIXED),
+    ('<wsse:Password Type="x">{}</wsse:Password>', MIXED),
+    ("<pass>{}</pass>", MIXED),
+    ("[password]{}[/password]", MIXED),
+    ('creds = ("bob", "{}")', MIXED),
+    ("login with admin / {}", MIXED),
+    ("my password's {}", MIXED),
+    ("password reset to: {}", MIXED),
+    ("DB pass = {}", MIXED),
+    ("mount -o username=bob,password={}", "K7dwQ2vLm9." + "xTz4Rq"),
+    ("curl -H 'Authorization:{}' https://example.com", "ta5gIC" + "G3"),
+    ('"statuspageToken": "{}"', made(HEX, 64)),
+    ("heroku: {}", "0dd1cbb4-45fe-4f5a-9a5b-7c1d2e3f4a5b"),
+    ('adobe = "{}"', made(HEX, 32)),
+    ("snyk => '{}'", "7f90eecf-d45b-4fa8-b29b-1bcd11e14d3c"),
 ]
 
 
@@ -404,6 +442,15 @@ def test_a_private_key_that_was_cut_off_is_replaced_as_far_as_it_goes() -> None:
 
 UUID, SHA1, SHA256 = "0dd1cbb4-45fe-4f5a-9a5b-7c1d2e3f4a5b", made(HEX, 40), made(HEX, 64)
 HARMLESS = [
+    "the build failed; sentry, trace 4bf92f3577b34da6a3ce929d0e0e4736",
+    "discord_guild_id = '890190077345295565'",
+    "heroku_app_id: 0dd1cbb4-45fe-4f5a-9a5b-7c1d2e3f4a5b",
+    "docker run -u app -p 8080:80 web",
+    "Authorization: OAuth2 flow",
+    "pass = 12 of 14",
+    "connection.connect('db1.example.com', 'inventory')",
+    "mkdir -p src/v2beta1",
+    "the password's length of 12 matters",
     f"commit {SHA1}",
     f"Merge {SHA1[:12]} into {SHA1}",
     f"sha256:{SHA256}",

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
-from ralph.text.secrets import compiled, decoded, likeness, lower, random_looking
+from ralph.text.secrets import compiled, decoded, likeness, lower, random_looking, word_set
+from ralph.text.secrets import pattern as shape
 from ralph.text.tokens import table
 
 
@@ -74,7 +75,7 @@ def plausible(tier: int, value: str, how: str) -> bool:
     if filler(value):
         return False
     code = how in ("bare", "line", "variable")
-    if code and rule("reference").match(value):
+    if code and rule("reference").match(value) and not _random_part(value):
         return False
     # A value with a number is a variable only in the middle of code: `login(password=pass2)`.
     numbered = how != "bare" and any(map(str.isdigit, value))
@@ -97,8 +98,13 @@ def plausible(tier: int, value: str, how: str) -> bool:
         least = 8 if how in ("literal", "quoted") else 16
         if not one or len(value) < least:
             return random_looking(value, 10)
-        return mixed or (strong and len(value) >= 24)
+        return mixed or (strong and (len(value) >= 24 or (len(value) >= 16 and jumbled(value))))
     return _plausible_key(value, how)
+
+
+def _random_part(value: str) -> bool:
+    """Whether a part between dots is no name that code would have."""
+    return any(random_looking(part, 6) and not part.isalpha() for part in value.split("."))
 
 
 def _plausible_key(value: str, how: str) -> bool:
@@ -179,6 +185,39 @@ def _named(text: str, lowered: str, section: str) -> Iterator[Span]:
             refused += 1
 
 
+# How far before a value the name of its service may begin.
+_SERVICE_REACH = 60
+# After a service's name: what is public.
+_PUBLIC_NAME = (
+    r"(?:id|sha\d*|hash|digest|commit|version|rev|ref|number|url|host|tag|checksum|user|name|account"
+    r"|zone|org|team|project|app|trace|span|event|build|job|channel|guild|message|dsn)s?[^a-z0-9]*\Z"
+)
+
+
+def of_services(text: str, lowered: str, words: list[tuple[int, str]]) -> Iterator[Span]:
+    """Yield keys that only the name of a service announces; `words` are those to look at."""
+    done = 0
+    for at, word in words:
+        start = max(done, at - _SERVICE_REACH)
+        for match in _service().finditer(lowered, start, at + len(word)):
+            first, done = match.span("v")
+            value = text[first:done]
+            random = compiled(r"[0-9A-Fa-f]{24,}\Z").match(value) or shape("uuid").match(value)
+            random = random or (any(map(str.isdigit, value)) and random_looking(value, 15))
+            if random and not filler(value) and not compiled(_PUBLIC_NAME).search(match["rest"]):
+                yield first, done, "api-key"
+
+
+@cache
+def _service() -> re.Pattern[str]:
+    names = "|".join(sorted(word_set("services")))
+    value = r"(?P<v>[\w=-]{15,128})(?![\w=-])"
+    return compiled(
+        rf"(?<![a-z0-9])(?:{names})(?P<rest>[ \t\w.-]{{0,20}})['\"\\\s]{{0,3}}"
+        rf"(?:=>|:{{0,3}}=|[?=]=|\|\||:|>|,)[\s'\"=`]{{0,5}}{value}"
+    )
+
+
 def _is_flag(text: str, at: int) -> bool:
     return bool(rule("flag").search(text[max(0, at - 60) : at]))
 
@@ -210,6 +249,10 @@ def _tier(word: str, name: str, before: str) -> tuple[int, str]:
     return PASSWORD, "password"
 
 
+# What "pass" is joined to when it means a password.
+_BEFORE_PASS = ("db", "ssh", "smb", "ftp", "smtp", "mail", "user", "root", "admin", "store", "key")
+
+
 def _own_word(text: str, match: re.Match[str]) -> bool:
     """Whether "pass" is a word of its own and is given a value: not "bypass", not "pass `x`"."""
     if match["word"] != "pass":
@@ -219,7 +262,7 @@ def _own_word(text: str, match: re.Match[str]) -> bool:
         return False
     if at == 0 or not text[at - 1].isalpha() or (text[at] == "P" and text[at - 1].islower()):
         return True
-    return text[max(0, at - 5) : at].lower().endswith(("db", "ssh", "user", "root", "store", "key"))
+    return text[max(0, at - 5) : at].lower().endswith(_BEFORE_PASS)
 
 
 def _value(text: str, match: re.Match[str]) -> Span | None:
@@ -250,7 +293,12 @@ def _value(text: str, match: re.Match[str]) -> Span | None:
         if not hidden and not random_looking(value, 12 if tier != KEY else 20):
             return None
     if name.lower() == "pass" and how != "literal":  # test reports say "pass" too
-        if bare and how != "line" and sep not in ("=", ":") and (name.isupper() or sep != ": "):
+        if (
+            bare
+            and how != "line"
+            and sep not in ("=", " = ", ":")
+            and (name.isupper() or sep != ": ")
+        ):
             return None
         how = "loose"
     own = match["word"] == "auth" or len(name) > len(match["word"]) + 1
@@ -273,7 +321,7 @@ def _written(text: str, match: re.Match[str], start: int, name: str) -> tuple[in
     flag = name.startswith("-") or (lead == "blank" and _is_flag(text, match.start()))
     env = sep == "=" and name.isupper()
     quote = compiled(
-        r"([\w.]{3,40}\()?[rbufenRBUFENL@$]{0,2}(\\{0,9})(\"\"\"|'''|[\"'`]|"
+        r"([\w.:]{3,40}\()?[rbufenRBUFENL@$]{0,2}(\\{0,9})(\"\"\"|'''|[\"'`]|"
         r"(?<=\\)u0022|(?<=\\)x22|%22|&quot;|&#34;|&#x22;)"
     ).match(text, at)
     if quote and compiled(r"(?i)\w*(?:env|get|read|input|prompt|load)").search(quote[1] or ""):

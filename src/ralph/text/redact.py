@@ -26,7 +26,7 @@ from ralph.text.wrapped_tokens import continued
 _GLUED: Final = ("mysql", "mariadb", "7z", "rar")
 # How far before a flag its tool may be.
 _FLAG_REACH: Final = 400
-_FLAG: Final = r" -([pPNwaAXktuU])([ =]?)(['\"]?)"
+_FLAG: Final = r" -([pPNwaAXcktuU])([ =]?)(['\"]?)"
 
 _PROSE: Final = r"\b(?:the|and|for|with|are|was|from|not|has|its)\b"
 
@@ -172,6 +172,7 @@ def _spans(text: str) -> list[Span]:
     found += commands(text, lowered)
     found += named(text, lowered)
     found += columns.cells(text, lowered)
+    found += assignments.of_services(text, lowered, doubtful)
     if doubtful and not found:  # random-looking strings wait until the surer ones are gone
         random = _inside(doubtful, secrets.tokens)
         found += [span for span in random if not _is_public(text, *span[:2])]
@@ -284,7 +285,8 @@ def _headers(text: str, lowered: str) -> Iterator[Span]:
     if "authorization" in lowered:
         for match in secrets.pattern("authorization").finditer(lowered):
             value = credential.match(text, match.end())
-            if value and _sent(value[0], 6 if match["scheme"] else 16):
+            mixed = bool(value) and compiled(r"(?=\D*\d)(?=[^A-Za-z]*[A-Za-z])").match(value[0])
+            if value and _sent(value[0], 6 if match["scheme"] else 8 if mixed else 16):
                 basic = (match["scheme"] or "").startswith("basic")
                 yield *value.span(), "basic-auth" if basic else "bearer-token"
     if "bearer" in lowered or "basic " in lowered:

@@ -181,6 +181,20 @@ def test_only_a_person_reviews_learnings(served: Team) -> None:
     assert served.call("PATCH", path, person, json={}).json()["reviewed"] is True
 
 
+def test_f1_only_a_person_empties_the_text_of_a_feature(served: Team) -> None:
+    text = "Sign-in for customers, with a code by e-mail that expires after ten minutes."
+    path = "/features/auth"
+    agent, person = served.token("write"), served.token("write", person=True)
+    assert served.call("PATCH", path, person, json={"description": text}).status_code == 200
+    for loss in (None, "", "x", "TODO"):
+        refused = served.call("PATCH", path, agent, json={"description": loss})
+        assert refused.status_code == 400
+        assert "cannot be changed like this" in refused.json()["detail"]
+    longer = f"{text} It is sent once."
+    assert served.call("PATCH", path, agent, json={"description": longer}).status_code == 200
+    assert served.call("PATCH", path, person, json={"description": None}).status_code == 200
+
+
 # -- what grows without a token
 
 

@@ -30,7 +30,8 @@ from ralph.memory.status import status
 from ralph.memory.store import Answer, short_hash
 from ralph.memory.tokens import Right, Token
 from ralph.plan import edit, fields, learnings
-from ralph.plan.model import ContextFile, Task
+from ralph.plan.judge import PROSE, loss_of_text
+from ralph.plan.model import ContextFile, Feature, Task
 from ralph.plan.store import Plan
 from ralph.recall import PERSON, SESSION, Hit, Scope, exchange_of_run, run_scope
 from ralph.records import plain
@@ -287,9 +288,22 @@ def create_feature(call: ApiCall, given: Json) -> Any:
 def update_feature(call: ApiCall, given: Json) -> Any:
     """Change a feature; the plan's rules apply."""
     name = call.feature()
+    if not (call.token.person or call.token.allows("admin")):
+        _check_prose(call.plan.feature(name), given)
     if "context_files" in given:
         _sign_files(call, given, call.plan.feature(name).context_files)
     return plain(edit.update_feature(call.plan, name, given))
+
+
+def _check_prose(feature: Feature, given: Json) -> None:
+    """Raise if the feature's prose would be emptied, or only a stub of it left (F1)."""
+    for field in PROSE:
+        before = getattr(feature, field)
+        if field in given and before and (why := loss_of_text(given[field], before)):
+            raise BadInput(
+                f"the {field} of {feature.name!r} cannot be changed like this: {why}",
+                todo="A person's token (`ralph token create --person`) can do it.",
+            )
 
 
 def _sign_files(call: ApiCall, given: Json, before: Sequence[ContextFile]) -> None:
