@@ -202,10 +202,16 @@ def of_services(text: str, lowered: str, words: list[tuple[int, str]]) -> Iterat
         for match in _service().finditer(lowered, start, at + len(word)):
             first, done = match.span("v")
             value = text[first:done]
-            random = compiled(r"[0-9A-Fa-f]{24,}\Z").match(value) or shape("uuid").match(value)
-            random = random or (any(map(str.isdigit, value)) and random_looking(value, 15))
-            if random and not filler(value) and not compiled(_PUBLIC_NAME).search(match["rest"]):
+            if compiled(_PUBLIC_NAME).search(match["rest"]) or filler(value):
+                continue
+            if _can_only_be_a_key(value):
                 yield first, done, "api-key"
+
+
+def _can_only_be_a_key(value: str) -> bool:
+    if compiled(r"[0-9A-Fa-f]{24,}\Z").match(value) or shape("uuid").match(value):
+        return True
+    return any(map(str.isdigit, value)) and random_looking(value, 15)
 
 
 @cache

@@ -285,8 +285,7 @@ def _headers(text: str, lowered: str) -> Iterator[Span]:
     if "authorization" in lowered:
         for match in secrets.pattern("authorization").finditer(lowered):
             value = credential.match(text, match.end())
-            mixed = bool(value) and compiled(r"(?=\D*\d)(?=[^A-Za-z]*[A-Za-z])").match(value[0])
-            if value and _sent(value[0], 6 if match["scheme"] else 8 if mixed else 16):
+            if value and _sent(value[0], _least_sent(value[0], match["scheme"])):
                 basic = (match["scheme"] or "").startswith("basic")
                 yield *value.span(), "basic-auth" if basic else "bearer-token"
     if "bearer" in lowered or "basic " in lowered:
@@ -301,6 +300,14 @@ def _headers(text: str, lowered: str) -> Iterator[Span]:
         line = compiled(r"cookie\\{0,3}[\"']?[ \t]{0,4}[:=,]?[ \t]{1,4}[\"']?([^\n\"'\\]{1,4096})")
         for match in line.finditer(lowered):
             yield from _cookies(text, *match.span(1))
+
+
+def _least_sent(value: str, scheme: str | None) -> int:
+    """Return how long a credential is at least; without a scheme it may be a word."""
+    if scheme:
+        return 6
+    mixed = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
+    return 8 if mixed else 16
 
 
 def _sent(value: str, least: int) -> bool:

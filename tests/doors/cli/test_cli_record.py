@@ -189,6 +189,17 @@ def test_a_record_without_a_feature_is_refused(ralph: Line) -> None:
     assert ran.complaint.endswith("Add --feature NAME, or write it into the record.")
 
 
+def test_errors_and_decisions_may_be_texts(ralph: Line) -> None:
+    text = json.dumps({"summary": "x", "errors": ["TypeError: a"], "decisions": ["Keep it."]})
+
+    ran = ralph.well("record", "--feature", "f", "-", "--json", stdin=text)
+
+    [record] = json.loads(ran.out)
+    assert record["errors"][0]["message"] == "TypeError: a"
+    assert record["decisions"][0]["description"] == "Keep it."
+    assert ran.err == ""
+
+
 def test_unknown_fields_are_ignored_with_one_warning(ralph: Line) -> None:
     text = json.dumps([{"summary": "x", "mood": 1, "errors": [{"message": "m", "code": 2}]}] * 2)
 

@@ -145,7 +145,8 @@ def _unknown(given: list[tuple[int, dict[str, Any]]]) -> list[str]:
     names = [key for _, plain in given for key in plain if not schema.is_field(key)]
     for _, plain in given:
         for key, kind in parts.items():
-            inner = [name for part in plain.get(key) or () for name in part]
+            whole = [part for part in plain.get(key) or () if isinstance(part, dict)]
+            inner = [name for part in whole for name in part]
             names += [f"{key}.{name}" for name in inner if name not in kind.__struct_fields__]
     return list(dict.fromkeys(names))
 
