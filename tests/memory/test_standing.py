@@ -201,6 +201,12 @@ def test_code_on_another_branch_names_the_branch(code: CodeHistory) -> None:
     assert code.standing(record) == Standing("holds")
     code.git("checkout", "-q", "main")
     assert code.standing(record) == Standing("elsewhere", "only on branch work")
+    # After the push, the branch here was deleted.
+    code.git("update-ref", "refs/remotes/origin/work", "work")
+    code.git("branch", "-q", "-D", "work")
+    assert code.standing(record) == Standing("elsewhere", "only on branch work")
+    code.git("update-ref", "-d", "refs/remotes/origin/work")
+    assert code.standing(record) == Standing("gone", "gone from cart.py")
 
 
 def test_a_project_below_the_top_of_a_repository(code: CodeHistory) -> None:

@@ -279,11 +279,13 @@ class CodeStandings:
     def _branch_with(self, saved: SavedAnchor) -> str:
         """Return the branch of a record if it is another one and has its lines, else ""."""
         branch = saved.branch
-        if not branch or branch == self._copy.branch or not self._copy.has_branch(branch):
+        if not branch or branch == self._copy.branch:
             return ""
-        text = self._copy.text_at(f"refs/heads/{branch}", saved.anchor.path)
-        is_there = self._survival(saved, set(line_hashes(text))).share >= HOLDS_SHARE
-        return branch if is_there else ""
+        for reference in self._copy.references_of(branch):
+            text = self._copy.text_at(reference, saved.anchor.path)
+            if self._survival(saved, set(line_hashes(text))).share >= HOLDS_SHARE:
+                return branch
+        return ""
 
     def _moved_to(self, saved: SavedAnchor) -> str:
         """Return the file that has an anchor's lines now: what git says its file became, or

@@ -108,6 +108,7 @@ class WorkingCopy:
         for path in (
             self._own_folder / "HEAD",
             Path(self._history, "refs", "heads"),
+            Path(self._history, "refs", "remotes", "origin"),
             Path(self._history, "packed-refs"),
         ):
             with contextlib.suppress(OSError):
@@ -226,11 +227,13 @@ class WorkingCopy:
         words = ("log", "--max-count=1", "--format=%h", "--no-show-signature")
         return bool(self.ask(*words, "--", self.in_repository(path)))
 
-    def has_branch(self, name: str) -> bool:
-        """Whether there is a branch of this name."""
-        if not _BRANCH.fullmatch(name) or ".." in name:
-            return False
-        return bool(self.ask("rev-parse", "--verify", "--quiet", f"refs/heads/{name}^{{commit}}"))
+    def references_of(self, branch: str) -> list[str]:
+        """Return the references of a branch, here and as it was last fetched from `origin`."""
+        if not _BRANCH.fullmatch(branch) or ".." in branch:
+            return []
+        names = (f"refs/heads/{branch}", f"refs/remotes/origin/{branch}")
+        listed = self.ask("for-each-ref", "--format=%(refname)", *names).splitlines()
+        return [name for name in names if name in listed]
 
     def places_of(self, name: str) -> list[str]:
         """Return the files of the project that have this name, in any folder."""
