@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from code_history import DAY, CodeHistory, body
 
 from ralph.errors import BadInput
+from ralph.memory import working_copy
 from ralph.memory.blame import Blame, blame
 from ralph.memory.commit_sessions import is_bot
 from ralph.memory.working_copy import Commit
@@ -18,6 +20,7 @@ from ralph.records.conversation import conversation_id
 
 FIRST = "0a1b2c3d-1111-2222-3333-444455556666"
 SECOND = "9f8e7d6c-1111-2222-3333-444455556666"
+needs_links = pytest.mark.skipif(sys.platform == "win32", reason="links need rights on Windows")
 
 
 @pytest.fixture
@@ -257,6 +260,26 @@ def test_a_line_that_moved_since_the_commit_is_found(code: CodeHistory) -> None:
     assert blamed(code, "cart.py:5").record == record
     first = blamed(code, "cart.py:1")
     assert (first.commit, first.note, first.session) == (None, "not committed yet", "")
+
+
+def test_lines_before_and_after_a_change_are_found_however_long_the_file(
+    code: CodeHistory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(working_copy, "_MOST_COMPARED", 4)
+    record = code.session(FIRST, code.create("cart.py", body("cart", 30)))
+    code.commit(f"Add the cart\n\nCodex-Thread-ID: {FIRST}")
+    text = (code.root / "cart.py").read_text(encoding="utf-8")
+    code.write("cart.py", text.replace("    cart_step_9 ", "    # New.\n    cart_step_9 "))
+    assert blamed(code, "cart.py:3").record == record
+    assert blamed(code, "cart.py:30").record == record
+    assert blamed(code, "cart.py:11").note == "not committed yet"
+
+
+@needs_links
+def test_a_link_has_no_lines(code: CodeHistory) -> None:
+    (code.root / "link.py").symlink_to(code.root / "README.md")
+    with pytest.raises(BadInput, match=r"link\.py is a link or no plain file"):
+        blamed(code, "link.py:1")
 
 
 def test_a_file_that_was_renamed_keeps_its_sessions(code: CodeHistory) -> None:

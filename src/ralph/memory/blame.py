@@ -7,6 +7,7 @@ to none.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
@@ -108,7 +109,11 @@ def blame(ralph: Ralph, target: str, *, folder: Path | None = None, scope: Scope
     lines = copy.text(path).splitlines() if is_there else []
     if line is not None and not 1 <= line <= len(lines):
         what = f"{path} has {plural(len(lines), 'line')}, and no line {line}"
-        raise BadInput(what if is_there else f"{path} is not there any more, so it has no lines")
+        if not is_there:
+            is_other = os.path.lexists(copy.root / path)
+            why = "is a link or no plain file" if is_other else "is not there any more"
+            what = f"{path} {why}, so it has no lines"
+        raise BadInput(what)
     now = copy.head_line(lines, path, line) if line is not None else None
     blamed = copy.blame(path, max(1, now - _AROUND), now + _AROUND) if now else []
     paths = {path, *(copy.in_project(one.path) for one in blamed)} - {""}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import itertools
 import re
 import stat
 from collections.abc import Iterator, Sequence
@@ -193,13 +194,21 @@ class WorkingCopy:
         if text is None:
             return None
         committed = text.splitlines()
-        if committed == list(lines):
+        first = _equal_from_the_start(committed, lines)
+        if line <= first:
             return line
-        if len(committed) + len(lines) > _MOST_COMPARED:
+        old = committed[first:]
+        new = lines[first:]
+        last = _equal_from_the_start(old[::-1], new[::-1])
+        if line > len(lines) - last:
+            return line - len(lines) + len(committed)
+        old = old[: len(old) - last]
+        new = new[: len(new) - last]
+        if len(old) + len(new) > _MOST_COMPARED:
             return None
-        matcher = difflib.SequenceMatcher(None, committed, lines, autojunk=False)
+        matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
         for block in matcher.get_matching_blocks():
-            if block.b < line <= block.b + block.size:
+            if block.b < line - first <= block.b + block.size:
                 return line - block.b + block.a
         return None
 
@@ -263,6 +272,12 @@ def _first_line(path: Path) -> str:
     except (OSError, UnsafeFile):
         return ""
     return data.decode("utf-8", "replace").partition("\n")[0].strip()
+
+
+def _equal_from_the_start(lines: Sequence[str], others: Sequence[str]) -> int:
+    """Return how many lines two texts have in common before the first that differs."""
+    pairs = zip(lines, others, strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _read_blame(output: str) -> Iterator[BlamedLine]:
