@@ -140,8 +140,7 @@ def ranked(
     vector: Vectors | None,
 ) -> list[str]:
     """Return the ids of the documents in the order of Ralph's search."""
-    vectors = [] if vector is None else [vector]
-    found = find(view, collections, question, vectors=vectors, embedder=embedder)
+    found = find(view, collections, question, vector=vector, embedder=embedder)
     for one in found.candidates:
         one.read = lambda one: Hit(one.record.id, "passage", None, None, "", None, None)
     return [one.record.id for one in judge(question, found)[: question.limit]]

@@ -39,7 +39,7 @@ from ralph.memory.tokens import Tokens
 
 CLIENTS = 32
 _PROCESSES = 2
-_LEAST_A_SECOND = 300
+_LEAST_A_SECOND = 200
 _ECHO = """
 import socket, uvicorn
 from starlette.applications import Starlette

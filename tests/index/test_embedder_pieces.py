@@ -134,49 +134,6 @@ def test_vectors_take_half_the_memory_and_their_cosines_keep_five_digits() -> No
     assert held < 0.6 * vectors.nbytes
 
 
-def test_the_cosines_of_announced_questions_are_made_together(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    rng = np.random.default_rng(9)
-    vectors: Vectors = rng.normal(size=(3000, 256)).astype(np.float32)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    blocks = [pack([(n, vectors[n].tobytes()) for n in part]) for part in np.split(np.r_[:3000], 3)]
-    matrix, plain = Matrix(256), Matrix(256)
-    for each in (matrix, plain):
-        each.append(1, *blocks[0])
-        each.append(2, *blocks[1])
-    made: list[tuple[int, int]] = []
-    cosines = Matrix._cosines
-
-    def counted(self: Matrix, to: Vectors, first: int, held: int) -> Vectors:
-        if self is matrix:
-            made.append((len(to), held - first))
-        return cosines(self, to, first, held)
-
-    monkeypatch.setattr(Matrix, "_cosines", counted)
-    asked = vectors[::50]
-
-    def ask(n: int, ahead: Sequence[int] = ()) -> None:
-        [found] = by_row(matrix.nearest(asked[n : n + 1], 50, ahead=[asked[one] for one in ahead]))
-        [alone] = by_row(plain.nearest(asked[n : n + 1], 50))
-        assert found == pytest.approx(alone, abs=1.1e-5)
-
-    ask(0, [1, 2, 3])
-    assert made == [(4, 2000)]
-    ask(1, [2, 3])  # known, like those after it
-    assert not made[1:]
-    for each in (matrix, plain):
-        each.append(3, *blocks[2])
-    ask(2, [4])  # only what is new
-    assert made[1:] == [(1, 1000)]
-    [before] = by_row(matrix.nearest(asked[3:4], 50, upto=1))  # a view from before
-    assert before == pytest.approx(by_row(plain.nearest(asked[3:4], 50, upto=1))[0], abs=1.1e-5)
-    for n in (5, 21, 37):
-        ask(n, range(n + 1, 60))  # not too many at once
-        assert made[-1] == (16, 3000)
-    assert len(matrix._ahead) == 32  # and not too many are kept
-
-
 def test_a_quantized_vector_stays_as_it_is_when_it_is_quantized_again() -> None:
     rng = np.random.default_rng(8)
     numbers, scales = quantized(rng.normal(size=(50, 256)).astype(np.float32))

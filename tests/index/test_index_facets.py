@@ -140,7 +140,7 @@ def test_the_index_and_the_journal_leave_out_the_same(
     index = open_index(Settings(), [tmp_path / "cache"], home=tmp_path, scope=str)
     embedder = toy if with_vectors else None
     assert index.sync(target(journal, embedder)).complete
-    vectors = [toy.embed_query(TEXT)] if with_vectors else []
+    vector = toy.embed_query(TEXT) if with_vectors else None
     for only in ASKED:
         question = Question(TEXT, 50, 0.0, only)
         with index.store.state() as view:
@@ -150,8 +150,8 @@ def test_the_index_and_the_journal_leave_out_the_same(
                 view,
                 [live],
                 question,
-                vectors=vectors,
-                embedder=toy.identity if vectors else "none",
+                vector=vector,
+                embedder=toy.identity if with_vectors else "none",
             )
         assert sorted(one.record.id for one in found.candidates) == expected(12, only), only
         plain = find_plainly([("notes", record(n)) for n in range(12)], {"notes": cut}, question)

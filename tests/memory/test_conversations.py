@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,10 +10,8 @@ import pytest
 from ralph import open_ralph
 from ralph.errors import BadInput, BadRecord, NotFound
 from ralph.index.sync import live_of
-from ralph.journal import Fold
 from ralph.memory.ralph import Ralph
 from ralph.memory.store import when
-from ralph.records import JournalRecord
 from ralph.records.conversation import Conversation, Exchange, Message, conversation_id, exchange_id
 from ralph.records.iteration import ErrorSeen, FileTouched
 from ralph.text.sanitize import mark
@@ -60,30 +57,6 @@ def test_an_exchange_is_found_again_by_another_process(tmp_path: Path) -> None:
     assert best.kind == "exchange"
     assert best.record.assistant.startswith("The connection pool")
     assert best.when.endswith(", today")
-
-
-def test_a_question_that_waited_does_not_read_what_was_said_since_the_last_look(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    reads: list[int] = []
-    after = Fold.after
-
-    def spied(self: Fold, count: int) -> list[JournalRecord]:
-        reads.append(count)
-        return after(self, count)
-
-    with opened(tmp_path / "shop", tmp_path / "home") as ralph:
-        talk = ralph.conversations.start("Cranes")
-        ralph.conversations.exchange(
-            talk, user="Why is the crane yellow?", assistant="So that ships see the crane."
-        )
-        monkeypatch.setattr(Fold, "after", spied)
-        asked_at = time.monotonic()
-        found = [ralph.search("yellow crane", asked_at=asked_at) for _ in range(2)]
-        assert [[hit.kind for hit in hits] for hits in found] == [["exchange"]] * 2
-        assert len(reads) == 1
-        assert ralph.search("yellow crane", asked_at=time.monotonic())
-        assert len(reads) == 2
 
 
 def test_the_journal_lies_in_the_home_and_the_project_stays_clean(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,11 +17,9 @@ from remembering import ToyEmbedder, files_holding, made, open_toy, summaries, t
 
 from ralph import open_ralph, records
 from ralph.errors import BadInput, BadRecord, NotFound
-from ralph.index import sync
 from ralph.memory.feature import FeatureMemory
 from ralph.memory.ralph import Ralph
 from ralph.memory.transfer import import_lines
-from ralph.recall import run_scope
 from ralph.records import Source
 from ralph.records.iteration import Decision, ErrorSeen, FileTouched, Iteration
 
@@ -631,51 +628,3 @@ def test_a_folder_that_is_named_like_a_journal_is_none(memory: Ralph, project: P
     memory.feature("auth").remember(made("Built the login form"))
     (project / ".ralph" / "db" / "memory" / "odd.jsonl").mkdir()
     assert [one.name for one in memory.features()] == ["auth"]
-
-
-# -- questions that waited
-
-
-def test_a_question_that_waited_needs_no_look_after_the_one_before_it(
-    project: Path, memory: Ralph, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    memory.remember("The crane is yellow.")
-    looks: list[str] = []
-    for owner, name in ((sync, "is_current_in"), (type(memory.store.journals), "names")):
-        look = getattr(owner, name)
-
-        def spied(*args: Any, look: Any = look, name: str = name) -> Any:
-            looks.append(name)
-            return look(*args)
-
-        monkeypatch.setattr(owner, name, spied)
-
-    def found(question: str, **asked: Any) -> list[str]:
-        looks.clear()
-        hits = memory.search(question, scope=run_scope(None), **asked)
-        return [hit.record.text for hit in hits]
-
-    asked_at = time.monotonic()
-    assert found("yellow crane", asked_at=asked_at) == ["The crane is yellow."]
-    assert {*looks} == {"names", "is_current_in"}
-    assert found("yellow crane", asked_at=asked_at) == ["The crane is yellow."]
-    assert not looks
-    # Whoever asks after a write sees it, whatever was seen before.
-    with open_toy(project) as other:
-        other.remember("The bridge is closed.")
-    assert found("bridge closed", asked_at=time.monotonic()) == ["The bridge is closed."]
-    assert {*looks} == {"names", "is_current_in"}
-    assert found("yellow crane") == ["The crane is yellow."]
-    assert {*looks} == {"names", "is_current_in"}
-
-
-def test_a_look_counts_only_for_the_index_that_it_saw(project: Path, memory: Ralph) -> None:
-    memory.remember("The crane is yellow.")
-    asked_at = time.monotonic()
-    assert memory.search("yellow crane", asked_at=asked_at)
-    memory.store.index.delete()
-    assert memory.search("yellow crane", asked_at=asked_at)
-    with open_toy(project) as other:
-        [hit] = other.search("yellow crane")
-        other.notes.forget([hit.id])
-    assert not memory.search("yellow crane", asked_at=time.monotonic())

@@ -86,42 +86,6 @@ def test_one_search_over_all_memories_asks_the_server_once(
     assert len([text for text in server.texts() if text.endswith(QUESTION)]) == 1
 
 
-def test_a_question_that_was_announced_is_embedded_once_and_answered_alike(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[str] = []
-    embed = StaticEmbedder.embed_query
-
-    def counted(self: StaticEmbedder, text: str) -> Any:
-        asked.append(text)
-        return embed(self, text)
-
-    monkeypatch.setattr(StaticEmbedder, "embed_query", counted)
-    questions = [QUESTION, "which cache is used", "deploy on Tuesday"]
-    with open_ralph(project) as memory:
-        memory.feature("auth").remember_all(topical(30))
-        memory.remember("The login form is validated on the server.")
-        alone = [memory.search(one, min_score=0.0) for one in questions]
-        memory.search("something else")
-        asked.clear()
-        together = [
-            memory.search(one, min_score=0.0, ahead=questions[n + 1 :])
-            for n, one in enumerate(questions)
-        ]
-        assert asked == questions
-        assert together == alone
-
-
-def test_a_server_is_not_asked_for_what_was_announced(
-    opened: Open, server: EmbeddingServer
-) -> None:
-    with opened() as memory:
-        memory.feature("auth").remember_all(topical(5))
-        memory.search("something else")
-        assert memory.search(QUESTION, ahead=["another question"])
-    assert not any("another" in text for text in server.texts())
-
-
 def test_what_a_server_embeds_is_found_by_meaning_and_checked(opened: Open, kind: str) -> None:
     with opened() as memory:
         memory.feature("auth").remember_all(topical(20))

@@ -274,13 +274,8 @@ class IndexView(Protocol):
         *,
         also: Rows = (),
         only: Only = None,
-        ahead: Sequence[Vectors] = (),
     ) -> list[NearPassages]:
-        """Return, for each vector, the passages in `also` and the `count` nearest ones.
-
-        `ahead` are the vectors of the next questions, which may be multiplied now: together they
-        cost little more than one.
-        """
+        """Return, for each vector, the passages in `also` and the `count` nearest ones."""
 
     def dated(self, collection: Collection, first: str, end: str, count: int) -> DatedPassages:
         """Return the newest `count` records from `first` on and before `end`."""

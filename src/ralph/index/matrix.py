@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ralph import index
-from ralph.index import Collection, Corrupt, NearPassages, Only, Rows, StoredPassage, wanted_tokens
+from ralph.index import (
+    Collection,
+    Corrupt,
+    NearPassages,
+    Only,
+    Rows,
+    StoredPassage,
+    bm25,
+    wanted_tokens,
+)
 from ralph.text.tokens import FIELD_WEIGHTS, PassageWords
 
 if TYPE_CHECKING:
@@ -121,8 +130,6 @@ class Matrix:
         self._places: NDArray[np.int64] = np.empty(0, dtype=np.int64)
         # For each block its number, and how many passages and rows there are up to its end.
         self._blocks: list[tuple[int, int, int]] = [(0, 0, 0)]
-        # The cosines of questions that were announced, by their vectors.
-        self._ahead: dict[bytes, Vectors] = {}
 
     @property
     def last_vector(self) -> int:
@@ -178,7 +185,6 @@ class Matrix:
         also: Rows = (),
         upto: int | None = None,
         among: Among = None,
-        ahead: Sequence[Vectors] = (),
     ) -> list[NearPassages]:
         """Return, for each vector, the passages in `also` and the `count` nearest ones.
 
@@ -204,7 +210,7 @@ class Matrix:
         is_asked[places] = True
         found: list[NearPassages] = []
         for start in range(0, len(to), _AT_ONCE):
-            for cosines in self._known_cosines(to[start : start + _AT_ONCE], held, ahead):
+            for cosines in self._cosines(to[start : start + _AT_ONCE], held):
                 # A passage is as near as its nearest piece.
                 near_by = cosines if known == held else np.maximum.reduceat(cosines, firsts)
                 if chosen is None:
@@ -223,43 +229,20 @@ class Matrix:
         places[(passages >= len(self._places)) | (places >= known)] = -1
         return places
 
-    def _known_cosines(self, to: Vectors, held: int, ahead: Sequence[Vectors]) -> Vectors:
-        """Return the cosine of each vector with each of the first `held` rows.
-
-        The cosines of the questions `ahead` are calculated now, too, and kept.
-        """
+    def _cosines(self, to: Vectors, held: int) -> Vectors:
+        """Return the cosine of each vector with each of the first `held` rows."""
         import numpy as np
 
-        if len(to) > 1:
-            return self._cosines(to, 0, held)
-        known = self._ahead.pop(to.tobytes(), None)
-        if known is not None and known.shape[1] >= held:
-            return known[:, :held]
-        if known is not None:
-            new = self._cosines(to, known.shape[1], held)
-            return np.concatenate((known, new), axis=1)
-        more = [one for one in ahead if one.tobytes() not in self._ahead][: _FEW - 1]
-        found = self._cosines(np.stack((*to, *more)), 0, held)
-        for n, one in enumerate(more, 1):
-            self._ahead[one.tobytes()] = found[n : n + 1]
-        for old in [*self._ahead][:-_MOST_AHEAD]:
-            self._ahead.pop(old, None)
-        return found[:1]
-
-    def _cosines(self, to: Vectors, first: int, held: int) -> Vectors:
-        """Return the cosine of each vector with each row from `first` to before `held`."""
-        import numpy as np
-
-        found = np.empty((len(to), max(0, held - first)), dtype=np.float32)
+        found = np.empty((len(to), held), dtype=np.float32)
         few = max(1, _PRODUCTS_FOR_FEW // (self._dims * len(to)))
         rows_at_once = _ROWS_AT_ONCE if len(to) > _FEW else few
-        numbers = np.empty((min(rows_at_once, found.shape[1]), self._dims), dtype=np.float32)
-        for start in range(first, held, rows_at_once):
+        numbers = np.empty((min(rows_at_once, held), self._dims), dtype=np.float32)
+        for start in range(0, held, rows_at_once):
             end = min(start + rows_at_once, held)
             part = numbers[: end - start]
             part[:] = self._data[start:end]
-            np.matmul(to, part.T, out=found[:, start - first : end - first])
-        found *= self._scales[first : first + found.shape[1]]
+            np.matmul(to, part.T, out=found[:, start:end])
+        found *= self._scales[:held]
         return found
 
 
@@ -275,11 +258,6 @@ Groups = tuple[tuple[str, ...], ...]
 # The passages that fit are cached for this many combinations of facets.
 _FACET_CACHE = 8
 _FIELD_WEIGHTS = ", ".join(map(str, FIELD_WEIGHTS))
-# As in SQLite's bm25().
-_K1 = 1.2
-_B = 0.75
-# The smallest weight of a word, for words in more than half of the passages; as in SQLite.
-_LEAST_RARITY = 1e-6
 # Words are cached for collections of at least this many passages; the limits are per collection.
 _MANY_PASSAGES = 10
 _MOST_ROWS = 2_000_000
@@ -390,12 +368,8 @@ class LoadedCollection:
             self.passages.setdefault(row, StoredPassage(PassageWords(*fields[:3])))
             texts = [field.split() for field in fields]
             length = sum(map(len, texts)) / average
-            times: dict[str, float] = {}
-            for words, weight in zip(texts, FIELD_WEIGHTS, strict=True):
-                for word in words:
-                    times[word] = times.get(word, 0.0) + weight
-            for word, often in times.items():
-                share = often * (_K1 + 1) / (often + _K1 * (1 - _B + _B * length))
+            for word, often in bm25.weighted_counts(texts).items():
+                share = bm25.share(often, length)
                 new.setdefault(word, {})[row] = share
         self._read = 0  # until all of it is updated
         for word, shares in new.items():
@@ -426,15 +400,15 @@ class LoadedCollection:
         """
         n = self.state[0]
         groups = wanted_tokens(only)
-        bm25 = f"SELECT rowid, -bm25(words_{n}, {_FIELD_WEIGHTS}) AS score FROM words_{n}"
-        bm25 += f" WHERE words_{n} MATCH ? ORDER BY"
+        ranked_by = f"SELECT rowid, -bm25(words_{n}, {_FIELD_WEIGHTS}) AS score FROM words_{n}"
+        ranked_by += f" WHERE words_{n} MATCH ? ORDER BY"
         passages = self.count(connection, upto)
         if passages < _MANY_PASSAGES or not self._asked:  # most processes search once
             self._asked = True
             match = " OR ".join(f'"{word}"' for word in ranked)
             if groups:
                 match = f"({match}) AND {facet_query(groups)}"
-            found = connection.execute(f"{bm25} score DESC, rowid LIMIT ?", (match, count))
+            found = connection.execute(f"{ranked_by} score DESC, rowid LIMIT ?", (match, count))
             return dict(found.fetchall()), None, None
         import numpy as np
 
@@ -442,9 +416,10 @@ class LoadedCollection:
         rarities: list[float] = []
         with self._lock:
             for word in ranked:
-                ratio = (passages - words[word] + 0.5) / (words[word] + 0.5)
-                rarities.append(max(math.log(ratio), _LEAST_RARITY))
-                held.append(self._rows_of(connection, upto, f"{bm25} rowid", word, rarities[-1]))
+                rarities.append(bm25.rarity(words[word], passages))
+                held.append(
+                    self._rows_of(connection, upto, f"{ranked_by} rowid", word, rarities[-1])
+                )
         lengths = [len(one.rows) for one in held]
         rows = np.concatenate([one.rows for one in held])
         shares = np.concatenate([one.shares for one in held])
@@ -528,15 +503,15 @@ class LoadedCollection:
         to: Vectors,
         count: int,
         *,
+        also: Rows = (),
         only: Only = None,
-        **how: Any,
     ) -> list[NearPassages]:
         """Like `Matrix.nearest`, after loading new blocks up to the `last`."""
         with self._lock:
             matrix = self._loaded(connection, last)
             among = self._among(connection, upto, wanted_tokens(only))
         # No lock needed: a matrix only grows, so another thread may load more blocks meanwhile.
-        return matrix.nearest(to, count, upto=last, among=among, **how)
+        return matrix.nearest(to, count, also, upto=last, among=among)
 
     def _loaded(self, connection: sqlite3.Connection, last: int) -> Matrix:
         n = self.state[0]

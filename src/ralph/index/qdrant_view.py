@@ -12,7 +12,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import itertools
-import math
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,10 +20,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from ralph import index
-from ralph.index import ASIDE_WEIGHT, Collection, Corrupt, Only, Rows
+from ralph.index import ASIDE_WEIGHT, Collection, Corrupt, Only, Rows, bm25
 from ralph.index.matrix import NEARNESS_DIGITS
 from ralph.records import Record, Source
-from ralph.text.tokens import FIELD_WEIGHTS, PassageWords
+from ralph.text.tokens import PassageWords
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
@@ -46,11 +45,6 @@ _HNSW_EF = 128
 _QUERIES_AT_ONCE = 32
 # How many words are counted in parallel.
 _THREADS = 8
-# The BM25 parameters of the embedded index. For both, candidates are scored again afterwards.
-_SATURATION = 1.2
-_LENGTH = 0.75
-# The rarity of tokens so frequent that it would be negative; the same as in FTS5.
-_LEAST_RARITY = 1e-6
 _FIELDS = ["title", "text", "places"]
 # The payload fields that tell which record a point belongs to.
 _OWNER_KEYS = ["record", "digest", "head"]
@@ -222,25 +216,16 @@ def _vectors_blob(vectors: Any) -> bytes:
 
 def word_weights(fields: Sequence[Sequence[str]], relative_length: float) -> dict[int, float]:
     """Return the BM25 weight of each token in a passage, without its rarity, by vector index."""
-    times: dict[str, float] = {}
-    for field, weight in zip(fields, FIELD_WEIGHTS, strict=False):  # there are no facets here
-        for token in field:
-            times[token] = times.get(token, 0.0) + weight
-    norm = _SATURATION * (1.0 - _LENGTH + _LENGTH * relative_length)
     found: dict[int, float] = {}
-    for token, f in times.items():
+    for token, count in bm25.weighted_counts(fields).items():
         place = _token_place(token)
-        found[place] = found.get(place, 0.0) + f * (_SATURATION + 1.0) / (f + norm)
+        found[place] = found.get(place, 0.0) + bm25.share(count, relative_length)
     return found
 
 
 def _rarities(frequencies: Mapping[str, int], count: int) -> dict[str, float]:
-    """Return the IDF of each token, computed as in FTS5, from its frequency in `count` passages."""
-    found: dict[str, float] = {}
-    for token, times in frequencies.items():
-        share = (count - times + 0.5) / (times + 0.5)
-        found[token] = max(math.log(share), _LEAST_RARITY) if share > 0.0 else _LEAST_RARITY
-    return found
+    """Return the rarity of each token, from its frequency in `count` passages."""
+    return {token: bm25.rarity(times, count) for token, times in frequencies.items()}
 
 
 # An answer with one list of objects, under a name.
@@ -363,7 +348,6 @@ class QdrantView(msgspec.Struct, eq=False):
         *,
         also: Rows = (),
         only: Only = None,
-        ahead: Sequence[Vectors] = (),
     ) -> list[index.NearPassages]:
         """Return, for each vector, the passages in `also` and the `count` nearest ones.
 

@@ -23,7 +23,7 @@ import msgspec
 
 from ralph import disk, index
 from ralph.errors import IndexOff
-from ralph.index import Collection, Corrupt, IndexBatch, IndexedRecord, Only, StoredPassage
+from ralph.index import Collection, Corrupt, IndexBatch, IndexedRecord, Only, Rows, StoredPassage
 from ralph.index.matrix import LoadedCollections, insert_vectors, remove_vectors, unpack
 from ralph.records import Record, Source
 from ralph.text.tokens import PassageWords, tokens
@@ -146,13 +146,19 @@ class SqliteView(msgspec.Struct, eq=False):
         return index.WordMatches(scores, facts.frequencies, facts.passages, *tables)
 
     def nearest(
-        self, collection: Collection, to: Vectors, count: int, **how: Any
+        self,
+        collection: Collection,
+        to: Vectors,
+        count: int,
+        *,
+        also: Rows = (),
+        only: Only = None,
     ) -> list[index.NearPassages]:
         """Return, for each vector, the passages in `also` and the `count` nearest ones."""
         loaded = self.loaded.of(collection)
         last = self._last_row("passage", collection)
         last_vector = self._last_row("vector", collection)
-        return loaded.nearest(self.connection, last, last_vector, to, count, **how)
+        return loaded.nearest(self.connection, last, last_vector, to, count, also=also, only=only)
 
     def dated(
         self, collection: Collection, first: str, end: str, count: int

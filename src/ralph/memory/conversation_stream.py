@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
-import time
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
@@ -16,7 +14,6 @@ from ralph.journal import Selection
 from ralph.memory.anchors import AnchorStore, SavedAnchor
 from ralph.memory.store import CONVERSATIONS, Store, Stream, numbered
 from ralph.recall import Hit
-from ralph.recall.search import Question
 from ralph.records import Complaint, JournalRecord, Record, clean_text, iteration, utc
 from ralph.records import conversation as schema
 from ralph.records.conversation import Conversation, Exchange, Label, Message, Rating, Summary
@@ -312,13 +309,11 @@ class ConversationStream(Stream):
         ]
         self._anchors = AnchorStore(store.home)
         self._states = ConversationStates()
-        self._looked_at = -math.inf
         self._generations = self._seen = [0 for _ in self.parts]
 
     @property
     def history(self) -> ConversationStates:
         """The state of all conversations now. Reads only what is new in the journals."""
-        looked_at = time.monotonic()
         folds = [part._fold for part in self.parts]
         new = [fold.after(seen) for fold, seen in zip(folds, self._seen, strict=True)]
         generations = [fold.generation for fold in folds]
@@ -330,12 +325,7 @@ class ConversationStream(Stream):
         for each in (one for records in new for one in records if self.shows(one.record)):
             self._states.add(each.record)
         self._seen = [seen + len(some) for seen, some in zip(self._seen, new, strict=True)]
-        self._looked_at = looked_at
         return self._states
-
-    def history_for(self, question: Question) -> ConversationStates:
-        """Return the state of all conversations when the question was asked, or later."""
-        return self._states if self._looked_at >= question.asked_at else self.history
 
     def shows(self, record: Record) -> bool:
         """Whether whoever asks may see this record."""

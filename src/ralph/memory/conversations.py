@@ -445,7 +445,7 @@ class Conversations:
         """Return what orders the candidates of one project's conversations."""
 
         def lift(candidates: list[Candidate], words_held: WordsHeld) -> list[Candidate]:
-            histories = [stream.history_for(question)]
+            histories = [stream.history]
             lifted = conversation_search.lift(
                 candidates,
                 histories,

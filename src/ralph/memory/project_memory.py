@@ -76,7 +76,7 @@ class ProjectMemory:
 
     def answers(self, request: SearchRequest) -> list[Found]:
         """Return what may answer."""
-        names = self.store.names_for(request.question)
+        names = self.store.names()
         return [
             self.store.find(
                 self.streams(request.reach, names),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import os
 import sys
 from collections.abc import Collection, Mapping, Sequence
@@ -223,21 +222,16 @@ class Ralph:
         exclude: str | None = None,
         budget_s: float | None = None,
         scope: Scope = PERSON,
-        asked_at: float = math.inf,
-        ahead: Sequence[str] = (),
     ) -> Answer:
         """Search everything that the caller may see; each hit has its kind.
 
         `kinds`, `features` and `tags` narrow the search; `since` and `until` are days, inclusive.
         `exclude` is a conversation to leave out. `budget_s` limits the time to index what is new in
-        the journals. `asked_at` (of `time.monotonic()`) is when a question that had to wait was
-        asked. `ahead` are the next questions: part of their work is done now, together.
+        the journals.
         """
         bounds: dict[str, Any] = {"limit": limit, "min_score": min_score}
         question = self.store.question(query, since=since, until=until, **bounds)
-        question = msgspec.structs.replace(
-            question, spread=True, asked_at=asked_at, ahead=tuple(ahead)
-        )
+        question = msgspec.structs.replace(question, spread=True)
         reach = self._reach(scope, kinds, features, tags, since, until)
         request = SearchRequest(
             question,

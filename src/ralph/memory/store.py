@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import math
 import os
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -40,8 +38,7 @@ from ralph.records import Complaint, JournalRecord, Record, clean, utc
 from ralph.text.tokens import names_time
 
 if TYPE_CHECKING:
-    from ralph.index import Collection as IndexCollection
-    from ralph.index import IndexView, Vectors
+    from ralph.index import Vectors
     from ralph.journal.spool import SpooledJournals
 
 
@@ -161,8 +158,6 @@ def _warn(text: str) -> None:
 
 _SHORTEST_QUERY = 3
 _LINES_AT_ONCE = 500
-# The embedders that need no server.
-_LOCAL = ("static", "minilm")
 # The shortest prefix of an id that is accepted.
 SHORTEST_ID = 4
 _TRIES = 3
@@ -298,12 +293,6 @@ class Store:
         self.progress = progress
         self._scope = scope
         self._told: set[str] = set()
-        # The vectors of the last question and of those announced with it.
-        self._ready: dict[str, Vectors] = {}
-        # When the last look at the journals began, and which streams it saw. For each collection,
-        # when a look at its journal began that found nothing new, and the collection at that time.
-        self._names: tuple[float, set[str]] = -math.inf, set()
-        self._looks: dict[str, tuple[float, list[IndexCollection]]] = {}
 
     @classmethod
     def in_home(
@@ -337,24 +326,6 @@ class Store:
             if batch.done:
                 return
             position = batch.position
-
-    def names_for(self, question: Question) -> set[str]:
-        """Return the names of the streams that were not empty when the question was asked."""
-        looked_at, names = self._names
-        if looked_at < question.asked_at:
-            self._names = _, names = time.monotonic(), self.names()
-        return names
-
-    def _has_all(self, view: IndexView, target: IndexSpec, question: Question) -> bool:
-        """Whether the index has everything that was written before the question was asked."""
-        found = view.collections(target.name)
-        looked_at, seen = self._looks.get(target.name, (-math.inf, []))
-        if looked_at >= question.asked_at and seen == found:
-            return True
-        now = time.monotonic()
-        if is_current := sync.is_current_in(view, target):
-            self._looks[target.name] = now, found
-        return is_current
 
     def need_journals(self) -> None:
         """Raise JournalDown if the journals' server is down: then not all records are here."""
@@ -447,7 +418,7 @@ class Store:
         `names`: the streams that are not empty, if known. `depth` and `talk` are as in
         `recall.search.find`.
         """
-        names = self.names_for(question) if names is None else names
+        names = self.names() if names is None else names
         by_name = {one.name: one for one in streams if one.name in names}
         if not by_name:
             return Found()  # create no index if there is nothing to find
@@ -503,11 +474,11 @@ class Store:
                 behind, ready = self._caught_up(streams, targets, notes, budget_s)
             with self.index.store.state() as view:
                 if tries_left and not all(
-                    self._has_all(view, targets[name], question) for name in ready
+                    sync.is_current_in(view, targets[name]) for name in ready
                 ):
                     continue  # behind, or deleted, replaced or written to meanwhile
                 before = self.embedder and self.embedder.identity
-                vectors = self._vectors(question, notes) if meaning else []
+                vector = self._vector(question, notes) if meaning else None
                 identity = self.embedder and self.embedder.identity
                 if tries_left and identity != before:
                     continue  # its server has another model now
@@ -518,7 +489,7 @@ class Store:
                     view,
                     live,
                     question,
-                    vectors=vectors,
+                    vector=vector,
                     embedder=used,
                     depth=depth,
                     talk=talk,
@@ -564,27 +535,20 @@ class Store:
             pass
         return live is not None and live.manifest.embedder != target.manifest().embedder
 
-    def _vectors(self, question: Question, notes: list[str]) -> list[Vectors]:
-        """Return the vectors of the question and of the next ones; none without an embedder."""
+    def _vector(self, question: Question, notes: list[str]) -> Vectors | None:
+        """Return the vector of the question; none without an embedder."""
         if self.embedder is None:
             notes.append("searched by words alone: the setting embedder is none")
-            return []
-        known: dict[str, list[Vectors]] = question.vectors  # shared with the other memories
-        embedder = self.embedder
+            return None
+        known = question.vectors  # shared with the other memories
         try:
-            if embedder.identity not in known:
-                # A text that a server refuses must not spoil the question before it.
-                local = self.settings.embedder in _LOCAL
-                ready = self._ready if local else {}
-                texts = (question.text, *(question.ahead if local else ()))
-                self._ready = {
-                    one: ready[one] if one in ready else embedder.embed_query(one) for one in texts
-                }
-                known[embedder.identity] = [*self._ready.values()]
+            identity = self.embedder.identity
+            if identity not in known:
+                known[identity] = self.embedder.embed_query(question.text)
         except errors.EmbedderOff as error:
             notes.append(f"searched by words alone: {error}")
-            return []
-        return known[embedder.identity]
+            return None
+        return known[identity]
 
     def _tell(self, text: str) -> None:
         if text not in self._told:

@@ -75,10 +75,7 @@ class Question(msgspec.Struct, frozen=True):
     `days` is the start and end of the days that the question names; `rest` is the question without
     them. Answers must be `within` these two times. With `every`, near-twins are kept, to count how
     often something happened; otherwise they are folded into one hit. With `spread`, a conversation
-    appears once before it is repeated. It was `asked_at` this time of
-    `time.monotonic()`; answers have everything written before, so questions that waited meanwhile
-    need only one look at the journals. `ahead` are the texts of the next questions. `vectors` has,
-    for each embedder, by its identity, the vectors of all of them.
+    appears once before it is repeated. `vectors` has its vector for each embedder, by its identity.
     """
 
     text: str
@@ -90,9 +87,7 @@ class Question(msgspec.Struct, frozen=True):
     within: tuple[str, str] | None = None
     every: bool = False
     spread: bool = False
-    asked_at: float = math.inf
-    ahead: tuple[str, ...] = ()
-    vectors: dict[str, Any] = msgspec.field(default_factory=dict)
+    vectors: dict[str, Vectors] = msgspec.field(default_factory=dict)
 
     @property
     def lists_days(self) -> bool:
@@ -253,15 +248,15 @@ def find(
     collections: Sequence[Collection],
     question: Question,
     *,
-    vectors: Sequence[Vectors],
+    vector: Vectors | None,
     embedder: str,
     depth: int = PASSAGES_COMPARED,
     talk: bool = False,
 ) -> Found:
     """Return the candidates in these collections, from about `depth` passages.
 
-    `vectors` are those of the question and of the next questions; without one, and in a collection
-    with another embedder, only words count.
+    `vector` is the question's; without one, and in a collection with another embedder, only words
+    count.
     """
     asked = query_tokens(question.text)
     most = max(depth, 4 * question.limit)
@@ -301,10 +296,9 @@ def find(
     first = 0
     for n, (collection, rows) in enumerate(zip(collections, matched, strict=True)):
         near = NearPassages(rows, [math.nan] * len(rows))
-        if vectors and collection.manifest.embedder == embedder:
+        if vector is not None and collection.manifest.embedder == embedder:
             # Passages without a word of the question are candidates only if among the nearest.
-            how: dict[str, Any] = {"also": rows, "only": question.only, "ahead": vectors[1:]}
-            [near] = view.nearest(collection, vectors[0][None, :], each, **how)
+            [near] = view.nearest(collection, vector[None, :], each, also=rows, only=question.only)
             found.embedder = embedder
         cosines.append(near.cosines)
         passages += zip(itertools.repeat(n), rows, range(first, first + len(rows)))

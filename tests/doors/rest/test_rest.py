@@ -22,7 +22,7 @@ from teaming import OWN, Team, submit, team
 from workers_ground import until
 
 from ralph.doors.rest.app import ServerLimits, TeamServer
-from ralph.memory.ralph import Ralph, open_ralph
+from ralph.memory.ralph import open_ralph
 
 
 @pytest.fixture
@@ -421,40 +421,6 @@ def turns_of(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
         monkeypatch.setattr(f"ralph.doors.rest.{module}.TURN_S", seconds)
 
 
-def test_questions_that_wait_are_announced_to_the_one_before(
-    served: Team, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    turns_of(monkeypatch, 100.0)
-    server, token = served.server, served.token()
-    announced: dict[str, list[str]] = {}
-    search = Ralph.search
-
-    def spied(self: Ralph, query: str, **how: Any) -> Any:
-        announced[query] = list(how["ahead"])
-        return search(self, query, **how)
-
-    monkeypatch.setattr(Ralph, "search", spied)
-    questions = ["nightly export", "captcha gone", "yellow crane"]
-    alone = good(served.call("GET", "/search?q=nightly+export", token))
-    with ThreadPoolExecutor(4) as pool:
-        with hanging(server):
-            server.questions[0] = "another project", "not for this one"
-            calls = []
-            for n, question in enumerate(questions):
-                path = f"/search?q={question}"
-                calls.append(pool.submit(served.call, "GET", path, token))
-                until(lambda n=n: len(server.questions) == n + 2, "the call waits")  # type: ignore[misc]
-            stranger = pool.submit(served.call, "GET", "/search?q=nothing", "x" * 40)
-            until(lambda: len(server.calls._calls) == 4, "the stranger waits, too")
-            assert len(server.questions) == 4
-        assert good(calls[0].result()) == alone
-        assert all(good(one.result()) for one in calls)
-        assert stranger.result().status_code == 401
-    del server.questions[0]
-    assert not server.questions
-    assert announced == {one: questions[n + 1 :] for n, one in enumerate(questions)}
-
-
 def test_calls_take_turns_and_none_waits_for_one_that_hangs(
     served: Team, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -463,10 +429,10 @@ def test_calls_take_turns_and_none_waits_for_one_that_hangs(
     with hanging(server), hanging(server):
         for _ in range(3):
             assert good(served.call("GET", "/search?q=nightly+export", token))["hits"]
-        with server.memory(served.own) as (one, _), server.memory(served.own) as (other, _):
+        with server.memory(served.own) as one, server.memory(served.own) as other:
             assert one is not other
     assert served.call("GET", "/records/0000000000000000", token).status_code == 404
-    with server.memory(served.own) as (after, _):  # also after a call that failed
+    with server.memory(served.own) as after:  # also after a call that failed
         assert after in (one, other)
     assert len(server._free[served.own.id]) == 2
 

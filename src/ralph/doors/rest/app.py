@@ -53,9 +53,6 @@ _BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _LISTS = ("kind", "feature", "path")
 # Other methods are counted as one: anyone can send any method, without a token.
 _METHODS = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"))
-# At most this many waiting questions are announced, and so many tokens are known for it.
-_MOST_AHEAD = 15
-_MOST_SEEN = 1000
 HEADERS = {
     b"x-content-type-options": b"nosniff",
     b"cache-control": b"no-store",
@@ -113,9 +110,6 @@ class TeamServer:
         self._is_checked = False
         self._free: dict[str, list[Ralph]] = {}
         self._lock = threading.Lock()
-        # The questions of waiting calls, with their projects; and the projects of tokens seen.
-        self.questions: dict[int, tuple[str, str]] = {}
-        self._seen: dict[int, str] = {}
         self._buckets: dict[str, tuple[float, float]] = {}
         self._log = log
 
@@ -155,9 +149,6 @@ class TeamServer:
         named = request.path_params.get("feature", only)
         if only is not None and named != only:
             raise Refusal(HTTPStatus.NOT_FOUND, f"there is no feature {named!r}")
-        if len(self._seen) >= _MOST_SEEN:
-            self._seen.clear()
-        self._seen[hash(given)] = project.id
         return token, project
 
     def _slow_down(self, token: Token) -> None:
@@ -206,23 +197,16 @@ class TeamServer:
             what = f"the call took more than {self.limits.request_s:g} s"
             raise Refusal(status, what) from None
 
-    def announce(self, request: Request) -> None:
-        """Note the question of a call that waits, if its token was valid before."""
-        project = self._seen.get(hash(request.headers.get("authorization")))
-        if project is not None and (question := request.query_params.get("q")):
-            self.questions[id(request)] = project, question
-
     @contextlib.contextmanager
-    def memory(self, project: Project) -> Iterator[tuple[Ralph, list[str]]]:
-        """Yield the memories of a project, for one call, and the questions that wait behind it."""
+    def memory(self, project: Project) -> Iterator[Ralph]:
+        """Yield the memories of a project, for one call."""
         with self._lock:
-            ahead = [text for name, text in [*self.questions.values()] if name == project.id]
             free = self._free.setdefault(project.id, [])
             # The one used last is the most up to date.
             ralph = free.pop() if free else None
         ralph = ralph or open_ralph(project=project, home=self._home, private_notes=False)
         try:
-            yield ralph, ahead[:_MOST_AHEAD]
+            yield ralph
         finally:
             free.append(ralph)
 
@@ -295,10 +279,8 @@ def _endpoint(server: TeamServer, call: ApiRoute) -> Callable[[Request], Awaitab
             return server.allow(request, call)
 
         def perform(token: Token, project: Project, *given: Any) -> bytes:
-            server.questions.pop(id(request), None)
-            with server.memory(project) as (ralph, ahead):
-                asked_at = request.scope["ralph.asked_at"]
-                made = ApiCall(ralph, token, request.path_params, asked_at, ahead)
+            with server.memory(project) as ralph:
+                made = ApiCall(ralph, token, request.path_params)
                 return msgspec.json.encode(call.perform(made, *given))
 
         if call.has_body:  # read only after the token was checked
@@ -307,11 +289,7 @@ def _endpoint(server: TeamServer, call: ApiRoute) -> Callable[[Request], Awaitab
                 sent = await _argument(request, call, server.limits.body_bytes)
             body = await server.work(lambda: perform(*allowed, sent))
         else:
-            server.announce(request)
-            try:
-                body = await server.work(lambda: perform(*allow(), *_query(request, call)))
-            finally:
-                server.questions.pop(id(request), None)
+            body = await server.work(lambda: perform(*allow(), *_query(request, call)))
         created = call.method == "POST" and call.right == "write"
         return Response(body, HTTPStatus.CREATED if created else HTTPStatus.OK, media_type=_JSON)
 
@@ -487,7 +465,7 @@ class AccessLog:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        scope["ralph.asked_at"] = began = time.monotonic()
+        began = time.monotonic()
         told: dict[str, int] = {"status": 500, "bytes": 0}
 
         async def send_counted(message: Message) -> None:

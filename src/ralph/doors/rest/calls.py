@@ -47,16 +47,11 @@ Anchors = Mapping[str, Sequence[SavedAnchor]]
 
 
 class ApiCall(msgspec.Struct, eq=False):
-    """One call: the project's memory, the token it came with, and the names in its path.
-
-    `asked_at` is when it arrived, `ahead` are the questions of other calls that wait.
-    """
+    """One call: the project's memory, the token it came with, and the names in its path."""
 
     ralph: Ralph
     token: Token
     path: Mapping[str, str]
-    asked_at: float
-    ahead: Sequence[str]
 
     @property
     def plan(self) -> Plan:
@@ -131,8 +126,6 @@ def search(call: ApiCall, given: bodies.SearchQuery) -> Json:
         min_score=given.min_score,
         meaning=not given.words_only,
         exclude=given.exclude,
-        asked_at=call.asked_at,
-        ahead=call.ahead,
         **_narrowed(call, given),
     )
     return answer_json(found, explain=given.explain, anchors=_anchors(call, found))

@@ -2,10 +2,9 @@
 
 Threads that compute at the same time slow each other down, and so does handing over from one thread
 to another for each call. So one thread has the turn and runs the calls in rounds: all that wait
-when the round begins, one after another, and then it answers all of them. They share work: one look
-at the journals is enough for questions that were asked before it. If a call takes long, it waits
-for something (a database, an embedder): then another thread gets the turn, and the first one stops
-after its call.
+when the round begins, one after another, and then it answers all of them. If a call takes long, it
+waits for something (a database, an embedder): then another thread gets the turn, and the first one
+stops after its call.
 """
 
 from __future__ import annotations
