@@ -117,7 +117,7 @@ def untyped_arguments() -> int:
         (ways_through_the_worst_function, 49),
         (switches_on_the_memories, 64),
         (remote_checks, 46),
-        (untyped_arguments, 66),
+        (untyped_arguments, 64),
     ],
 )
 def test_no_cost_of_reading_rises(cost: Callable[[], int], most: int) -> None:

@@ -18,6 +18,7 @@ import msgspec
 
 from ralph import disk
 from ralph.errors import BadSetting, UnsafeFile, suggestion
+from ralph.plugins import installed
 from ralph.trust import TrustRequest, trust, trusted_hashes
 
 USER_FILE = "config.json"
@@ -51,6 +52,8 @@ class Rule(NamedTuple):
     free: tuple[object, ...] = ()
     # Whether the value must never be shown.
     secret: bool = False
+    # The group of entry points with which other packages add values.
+    group: str = ""
 
 
 _T = TypeVar("_T")
@@ -74,6 +77,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         "static",
         "what turns text into vectors; `none` searches by words alone",
         free=("static", "minilm", "none"),
+        group="ralph.embedders",
     )
     search_limit: int = _safe(10, "how many results a search shows", 1, 20)
     min_score: float = _safe(0.40, "hide results that score below this", 0, 1)
@@ -137,6 +141,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     knowledge_keep_days: int = _own(365, "delete lessons that are older than this", 1, 36_500)
     technology: str | None = _safe(None, "the project's technology, to match lessons")
     journal_url: str | None = _own(None, "a PostgreSQL server that holds the journals", secret=True)
+    vector_store: Literal["sqlite"] = _own(
+        "sqlite", "what holds the index, if another package adds it", group="ralph.vector_stores"
+    )
     qdrant_url: str | None = _own(None, "a Qdrant server that holds the index")
     qdrant_api_key: str | None = _own(None, "its key", secret=True)
     qdrant_binary: str | None = _own(None, "a Qdrant program that Ralph starts and stops")
@@ -370,6 +377,9 @@ def _fit(key: str, value: Any, *, where: str) -> Any:
     try:
         fitted = msgspec.convert({key: value}, Settings, strict=False)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
+        group = RULES[key].group
+        if group and value in [point.name for point in installed(group)]:
+            return value
         what = f"{key} cannot be {safe_value(key, value)!r}: {str(error).partition(' - ')[0]}"
         todo = "`ralph config` shows every setting and its value."
         raise BadSetting(what, where=where, todo=todo) from None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from ralph.errors import BadInput
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -28,3 +30,12 @@ def installed(group: str) -> Iterator[EntryPoint]:
         if points and Path(str(distribution.locate_file(""))).resolve() != here:
             names.add(name)
             yield from points
+
+
+def loaded(group: str, name: str) -> Any:
+    """Return what an entry point names; raise BadInput if no installed package has it."""
+    for point in installed(group):
+        if point.name == name:
+            return point.load()
+    todo = "Install the package that has it, or change the setting."
+    raise BadInput(f"no installed package adds {name!r} to {group}", todo=todo)

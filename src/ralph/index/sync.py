@@ -26,6 +26,7 @@ from ralph import disk, index
 from ralph.errors import EmbedderOff, IndexBusy, IndexOff
 from ralph.index.sqlite import FILE_NAME, SqliteStore
 from ralph.journal import Followed
+from ralph.plugins import loaded
 from ralph.records import Record
 from ralph.text.tokens import TOKENISER_VERSION
 
@@ -458,6 +459,8 @@ class Index(msgspec.Struct, eq=False, dict=True, weakref=True):
 
 # For each setting with a server's URL, the module in this package whose `open_store` opens it.
 SERVERS = {"qdrant_url": "qdrant_start"}
+# Those in this package; each is a module with `open_embedder`.
+_EMBEDDERS = ("static", "minilm", "ollama", "openai")
 
 
 def open_index(
@@ -469,6 +472,11 @@ def open_index(
     names of this memory's collections begin.
     """
     timeout_s = settings.index_lock_timeout_s
+    if settings.vector_store != "sqlite":
+        name = settings.vector_store
+        open_store = loaded("ralph.vector_stores", name)
+        store = functools.partial(open_store, settings, folders[0], home, scope)
+        return Index(store, lambda: _writable(folders) / name, lock_timeout_s=timeout_s)
     if module := next((SERVERS[one] for one in SERVERS if getattr(settings, one)), None):
         # The lock may also be in the system's temporary folder. The index itself is not there.
         places = [*folders, Path(tempfile.gettempdir())]
@@ -501,6 +509,9 @@ def choose_embedder(settings: Any, cache: Path | None) -> index.Embedder | None:
     """
     if settings.embedder == "none":
         return None
-    module = import_module(f"ralph.index.embedders.{settings.embedder}")
-    embedder: index.Embedder = module.open_embedder(settings, cache)
+    if settings.embedder in _EMBEDDERS:
+        open_embedder = import_module(f"ralph.index.embedders.{settings.embedder}").open_embedder
+    else:
+        open_embedder = loaded("ralph.embedders", settings.embedder)
+    embedder: index.Embedder = open_embedder(settings, cache)
     return embedder

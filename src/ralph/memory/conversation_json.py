@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from ralph.capture.lines import items, mapping, moment, text_of, whole
+from ralph.clients import BY_SOURCE
 from ralph.errors import BadRecord
 from ralph.memory.conversation_stream import (
     ConversationContent,
@@ -274,11 +275,12 @@ def _talk(plain: Any, where: str, project: str) -> ConversationContent:
     if shape == "messages":
         plain = _conversation_of_messages(plain, where)
     elif shape != "exchanges":
+        others = list(BY_SOURCE)[1:]
         raise _bad(
             "this is not a conversation",
             where,
             f"{EXPECTED} For a session of Claude Code: ralph conversations import claude-code FILE "
-            "(codex, gemini-cli and opencode likewise).",
+            f"({', '.join(others[:-1])} and {others[-1]} likewise).",
         )
     read = _converted(plain, where)
     source = read.source or SOURCE

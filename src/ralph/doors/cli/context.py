@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from ralph import disk
+from ralph.clients import BY_AGENT
 from ralph.config import Config, home_folder, load, warnings_to
 from ralph.current_run import current_run
 from ralph.doors.cli.main import project_given, server_given
@@ -89,7 +90,7 @@ _TIMEOUT = "Stop the agent after S seconds (default: the setting iteration_timeo
 timeout_option = option("--timeout", _TIMEOUT, "S", "timeout_s", type=POSITIVE)
 agent_option = option(
     "--agent",
-    "claude, codex, gemini, opencode, or a command (default: the setting agent).",
+    f"{', '.join(BY_AGENT)}, or a command (default: the setting agent).",
     "AGENT",
 )
 

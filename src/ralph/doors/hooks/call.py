@@ -11,12 +11,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ralph import disk
+from ralph.clients import BY_AGENT
 from ralph.current_run import current_run, restore_run
 from ralph.memory.activity import note_activity, read_activity, work_is_pending
 from ralph.memory.servers import server_folders
 from ralph.state_folders import hooks_folder
 
 if TYPE_CHECKING:
+    from ralph.clients import Client
     from ralph.doors.hooks.sessions import Sessions
     from ralph.memory.project import Project
 
@@ -41,9 +43,6 @@ Its own names (SessionStart, ...) are understood too. With --agent NAME, of anot
 in cache/hooks/<project>/hooks.log in Ralph's home.
 `ralph hooks install` puts these calls into the client's settings.
 """
-_CODEX_TAIL_BYTES = 256 * 1024
-# Clients that write no transcript; their hooks get the lines as input.
-_SPOOLED = ("opencode",)
 # The events that can add text for the model.
 _ANSWERED_EVENTS = ("session-start", "user-prompt-submit", "post-tool-use-failure")
 # How long an event may take, unless the setting `hook_timeout_s` says otherwise. Loading the
@@ -128,6 +127,11 @@ class HookCall:
         # pieces of conversations, and the project may be somebody else's, or read-only.
         self.own_folder = hooks_folder(root, home)
 
+    @property
+    def client(self) -> Client:
+        """The client's row in the table of clients."""
+        return BY_AGENT[self.agent]
+
     def text(self, name: str) -> str:
         """Return a field of the input, or "" if it is not a text."""
         value = self.event_input.get(name)
@@ -143,7 +147,7 @@ class HookCall:
     def transcript(self) -> str:
         """The file the client writes the session to."""
         path = self.text("transcript_path")
-        if self.agent in _SPOOLED:
+        if not self.client.writes_transcript:
             return os.path.join(self.spool, f"{self.text('session_id')}.jsonl")
         return "" if "\0" in path else os.path.expanduser(path)
 
@@ -162,9 +166,7 @@ class HookCall:
     @property
     def source(self) -> str:
         """The client's name in the ids of its conversations."""
-        from ralph.clients import BY_AGENT
-
-        return BY_AGENT[self.agent].source
+        return self.client.source
 
     def note_shown(self, shown: list[tuple[str, float | None]], *, after: str = "") -> None:
         """Log which records the model is shown, with scores; `after` marks the failed command."""
@@ -218,7 +220,9 @@ def serve(argv: list[str], data: bytes | None = None) -> int:
         if root:
             disk.protect(home)
             event = _event(event, event_input) or event
-            plain = _as_claude(agent, event, event_input)
+            plain = None
+            if agent in BY_AGENT:
+                plain = BY_AGENT[agent].hook_input(event, event_input)
             if plain is None:
                 return 0
             event_input = plain
@@ -299,7 +303,7 @@ def _note_session(call: HookCall) -> None:
     """Note the session's progress before loading anything, because this hook may be killed."""
     session = call.session
     transcript = call.transcript
-    lines = call.event_input.get("lines") if call.agent in _SPOOLED else None
+    lines = None if call.client.writes_transcript else call.event_input.get("lines")
     if lines:
         from ralph.doors.hooks.sessions import append
 
@@ -358,7 +362,7 @@ def is_paused(call: HookCall) -> bool:
 def _say(call: HookCall, text: str) -> None:
     """Print the text for the model and the line for the user."""
     answer: dict[str, Any] = {}
-    if call.message and call.agent == CLAUDE:
+    if call.message and call.client.shows_messages:
         answer["systemMessage"] = call.message
     if len(text) > MOST_CHARS:
         text = text[: MOST_CHARS - 1] + "\u2026"
@@ -424,62 +428,6 @@ def _read(data: bytes | None) -> tuple[dict[str, Any], str]:
     if not isinstance(event_input, dict):
         return {}, f"the input is not a JSON object but {type(event_input).__name__}"
     return event_input, ""
-
-
-# -- the input of other clients' hooks, converted to that of Claude Code
-
-
-def _as_claude(agent: str, event: str, given: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the input as Claude Code would send it; None if there is nothing to do."""
-    if agent == "gemini" and event == "user-prompt-submit":
-        # The text added at SessionStart may come before the prompt.
-        _, _, prompt = str(given.get("prompt", "")).rpartition("</hook_context>")
-        return {**given, "prompt": prompt.strip()}
-    if agent in _FAILURES and event == "post-tool-use-failure":
-        return _FAILURES[agent](given)
-    if agent == "opencode":
-        import uuid
-
-        # The same as `opencode.plain_id`, without loading its module.
-        name = uuid.uuid5(uuid.NAMESPACE_URL, f"opencode:{given.get('session_id', '')}")
-        lines = given.get("messages")
-        return {**given, "session_id": str(name), "lines": lines if isinstance(lines, list) else []}
-    return given if agent in (CLAUDE, "codex", "gemini") else None
-
-
-def _gemini_failure(given: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the failure of a Gemini CLI tool; None if it did not fail."""
-    import re
-
-    response = given.get("tool_response")
-    response = response if isinstance(response, dict) else {}
-    output = str(response.get("llmContent", ""))
-    error = response.get("error")
-    if code := re.search(r"^Exit Code: (-?[1-9]\d{0,8})$", output, re.M):
-        noise = r"</?untrusted_context>\n?|^Output: |^Process Group PGID: \d+$|^Exit Code: .*$"
-        plain = re.sub(noise, "", output, flags=re.M).strip()
-        return {**given, "tool_name": "Bash", "error": f"Exit code {code[1]}\n{plain}"}
-    if not isinstance(error, dict):
-        return None
-    return {**given, "error": str(error.get("message", ""))}
-
-
-def _codex_failure(given: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the failure of a Codex command, or None; only the transcript has its exit code."""
-    name = str(given.get("tool_use_id", ""))
-    with open(str(given.get("transcript_path")), "rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - _CODEX_TAIL_BYTES))
-        lines = file.read().splitlines()
-    ended = (line for line in reversed(lines) if name and name.encode() in line)
-    for line in (line for line in ended if b'"exit_code"' in line):
-        item = json.loads(line)["payload"].get("item") or {}
-        code = item.get("exit_code") if item.get("id") == name else None
-        if code:
-            return {**given, "error": f"Exit code {code}\n{given.get('tool_response')}"}
-    return None
-
-
-_FAILURES = {"gemini": _gemini_failure, "codex": _codex_failure}
 
 
 def _starts(project: str, event_input: dict[str, Any]) -> list[Any]:

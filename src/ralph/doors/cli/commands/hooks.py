@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from ralph.clients import TITLES, client_setup
+from ralph.clients import CLIENTS, TITLES, client_setup
 from ralph.clients.drift import drift_told
 from ralph.clients.hook_settings import PLUGIN_FOLDER, ClaudeCodeSetup, status_line_owner
 from ralph.clients.setup import SetupPart, SetupPlace, apply, best_call, look
@@ -33,7 +33,6 @@ _IMPORT = "ralph conversations import --all"
 _EXCHANGES_READ = 1500
 _STYLES = {"installed": "green", "partly": "yellow", "unreadable": "bold red", "none": "dim"}
 _WORDS = {"none": "no", "partly": "in part"}
-_OVER_HTTP = ("claude", "codex")
 
 
 def _keep_scope(ctx: click.Context, _: click.Parameter, value: str | None) -> bool:
@@ -285,8 +284,9 @@ def _server_login(user: bool, agent: str) -> ServerLogin | None:
     given = server_given()
     if given is None:
         return None
-    if user or agent not in _OVER_HTTP:
-        names = " or ".join(_OVER_HTTP)
+    over_http = [client.agent for client in CLIENTS if client.over_http]
+    if user or agent not in over_http:
+        names = " or ".join(over_http)
         raise click.UsageError(f"--server works for one folder, with --agent {names}.")
     from ralph.memory.remote import RemoteRalph
 
