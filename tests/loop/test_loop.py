@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from looping import (
     Late,
     Loop,
     command,
+    eventually,
     fake_claude,
     planned,
     replay,
@@ -347,7 +349,26 @@ def test_it_stops_on_request_and_finishes_the_record_of_the_iteration_under_way(
     assert stopped.reason == "interrupted"
     [told] = loop.told()
     assert [file.path for file in told.files_touched] == ["a.py"]
+    assert told.summary.splitlines()[-1] == "It was stopped."
     assert loop.unfinished == []
+
+
+def test_a_stopped_agent_that_said_nothing_reads_as_stopped_and_not_as_killed(
+    loop: Loop, tmp_path: Path
+) -> None:
+    agent = shell(tmp_path, "touch begun; trap 'exit 143' TERM; while :; do sleep 0.05; done")
+    begun = loop.root / "begun"
+
+    def stop_once_begun() -> None:
+        eventually(begun.exists)
+        loop.stop.set()
+
+    stopping = threading.Thread(target=stop_once_begun, daemon=True)
+    stopping.start()
+    loop(agent, max_iterations=1)
+    stopping.join()
+    [told] = loop.told()
+    assert (told.outcome, told.summary) == ("interrupted", "It was stopped.")
 
 
 def test_one_task_only(loop: Loop, tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ import msgspec
 from ralph.memory.lessons import repeated_errors, with_general_fix
 from ralph.memory.newest_work import ProjectWork
 from ralph.memory.past_work import PastWork, by_session
+from ralph.memory.ralph import Ralph
+from ralph.memory.replaced import no_longer_holds, read_replaced
 from ralph.memory.spoken_rules import standing_rules
 
 _LEAST_TIMES = 3
@@ -34,13 +36,19 @@ class Highlight(msgspec.Struct, frozen=True, kw_only=True):
     times: int = 0
 
 
-def best_highlight(projects: Iterable[ProjectWork]) -> Highlight | None:
+def best_highlight(ralph: Ralph, projects: Iterable[ProjectWork]) -> Highlight | None:
     """Return the mistake made most often, or else the newest decision; None if there is neither."""
     projects = list(projects)
     mistakes = [mistake for each in projects for mistake in _mistakes(each.project, each.work)]
     if mistakes:
         return max(mistakes, key=lambda mistake: (mistake.times, mistake.at))
-    decisions = [rule for each in projects for rule in _decisions(each.project, each.work)]
+    replaced = read_replaced(ralph.project)
+    decisions = [
+        decision
+        for each in projects
+        for decision in _decisions(each.project, each.work)
+        if not no_longer_holds(replaced.get(decision.id, ()), decision.text)
+    ]
     return max(decisions, key=lambda decision: decision.at, default=None)
 
 
@@ -66,5 +74,5 @@ def _mistakes(project: str, work: list[PastWork]) -> Iterator[Highlight]:
 
 
 def _decisions(project: str, work: list[PastWork]) -> Iterator[Highlight]:
-    for rule in standing_rules(work)[:1]:
+    for rule in standing_rules(work):
         yield Highlight(kind="decision", project=project, text=rule.text, at=rule.at, id=rule.id)

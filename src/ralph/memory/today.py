@@ -90,7 +90,7 @@ def today(ralph: Ralph) -> Today:
         iterations=usage(events(ralph, kinds=[ITERATION], since=now.isoformat())).outcomes,
         told=len(told),
         told_sessions=len({session for session, _ in told}),
-        highlight=best_highlight(projects),
+        highlight=best_highlight(ralph, projects),
         open_work=tuple(open_work),
         waiting_rules=sum(not check.action for check in waiting),
     )

@@ -452,8 +452,11 @@ def test_status_and_stats_work_in_a_folder_without_a_project(
     folder = tmp_path / "plain"
     folder.mkdir()
     monkeypatch.chdir(folder)
-    place = f"{folder} is not in a project; sessions are saved in {home}\n"
+    place = f"{folder} is not in a project; its sessions are saved in {home}\n"
 
+    not_yet = "no sessions are saved yet: ralph hooks install --user"
+    assert not_yet in ralph.well("status").out
+    ralph.well("config", "--user", "pause_folders", "[]")
     empty = ralph.well("status").out
     assert place in empty
     assert "No conversations here yet. Hooks record them" in empty

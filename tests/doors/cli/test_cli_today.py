@@ -119,6 +119,20 @@ def test_without_a_mistake_the_newest_decision_is_shown(
     assert f"You decided in shop on {at(days=4)[:10]}: {rules[1]}" in ralph.well().out
 
 
+def test_a_decision_that_was_replaced_is_not_shown(
+    ralph: Line, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folders["shop"])
+    decision = {"description": "We never use floats for money.", "source": "human"}
+    import_into(ralph, folders["shop"], session(4, at(days=4), decisions=[decision]))
+    shown = ralph.well("today", "--json").json["highlight"]
+    assert shown["text"] == decision["description"]
+
+    ralph.well("remember", "Prices are decimals now.", "--replaces", shown["id"])
+
+    assert ralph.well("today", "--json").json["highlight"] is None
+
+
 def test_a_stopped_session_is_open_and_comes_next(
     ralph: Line, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

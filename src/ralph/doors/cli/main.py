@@ -44,8 +44,8 @@ _HIDDEN = GROUPS.pop("Hidden")
 _LISTED = frozenset(COMMANDS) - frozenset(_HIDDEN)
 # What `ralph --help` lists, so that it fits on one screen. `ralph help --all` lists every command.
 _EVERYDAY = frozenset(
-    "init hooks status doctor config ui search recent how why inbox show remember forget backup"
-    " plan feature task learning run".split()
+    "init hooks status doctor config ui search recent how why inbox show remember forget"
+    " backup plan feature task learning run".split()
 )
 # Words that people try, and the command they mean.
 _MEANT = {

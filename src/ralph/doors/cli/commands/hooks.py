@@ -178,7 +178,7 @@ def _start_full(page: Page, agent: str, imports: bool | None) -> None:
             page.show(result.view)
             for text in result.notes:
                 note(text)
-            highlight = best_highlight(newest_work(ralph, exchanges=_EXCHANGES_READ))
+            highlight = best_highlight(ralph, newest_work(ralph, exchanges=_EXCHANGES_READ))
             if highlight is not None:
                 page.line()
                 show_highlight(page, highlight)

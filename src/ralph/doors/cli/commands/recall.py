@@ -201,8 +201,10 @@ def log(feature: str | None, **given: Any) -> Result:
       ralph log
       ralph log --since 7d --kind iteration
     """
-    given["since"] = given["since"] or (None if given["until"] else "1d")
-    nothing = "Nothing in that time. `ralph log --since 30d` looks further back."
+    nothing = "Nothing in that time."
+    if not (given["since"] or given["until"]):
+        given["since"] = "1d"
+        nothing = "Nothing since yesterday. `ralph log --since 30d` looks further back."
     hits, empty = _recent(1000, feature, given, nothing)
 
     def show(page: Page) -> None:
@@ -610,6 +612,7 @@ def status(everywhere: bool) -> Result:
 
     The exit code is 1 if memory is off: the index cannot be used, or the server does not answer.
     """
+    from ralph.doors.cli.commands.today import is_recording
     from ralph.memory.pausing import in_force
     from ralph.memory.status import status as look
     from ralph.memory.status import status_sentence
@@ -619,7 +622,10 @@ def status(everywhere: bool) -> Result:
         plain_folder = not (ralph.remote or ralph.project.exists)
         where = f"{'server' if ralph.remote else 'project'} {ralph.where}"
         if plain_folder:
-            where = f"{ralph.where} is not in a project; sessions are saved in {ralph.project.home}"
+            saves = f"its sessions are saved in {ralph.project.home}"
+            if not is_recording(ralph.project.home):
+                saves = "no sessions are saved yet: ralph hooks install --user"
+            where = f"{ralph.where} is not in a project; {saves}"
         waiting = len(ralph.outbox.calls()) if ralph.remote else 0  # type: ignore[attr-defined]
         where += f"; {plural(waiting, 'record')} waiting here for it" if waiting else ""
         paused = in_force(ralph.project.home, ralph.project, folder=str(context.start_folder()))
