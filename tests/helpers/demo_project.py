@@ -21,9 +21,11 @@ from ralph.records.conversation import (
     conversation_id,
     exchange_id,
 )
+from ralph.records.iteration import Decision
 
 _REFUSED = "ConnectionRefusedError: [Errno 111] Connection refused (localhost:5432)"
 _STARTED = "Started the test database first: docker compose up -d db"
+_RULE = "From now on, every preview link expires after a day."
 # Days ago, feature, task, outcome, summary, errors with their resolution.
 _WORK: list[tuple[float, str, str, str, str, list[tuple[str, str | None]]]] = [
     (
@@ -133,7 +135,8 @@ _TALKS: list[tuple[float, str, str, list[tuple[str, str]]]] = [
                 "We need previews of drafts without a login. What do you suggest?",
                 "Signed links that expire after a day. No session is needed, and a link can be "
                 "taken back by changing the key.",
-            )
+            ),
+            (_RULE, "Preview links now expire after a day."),
         ],
     ),
     (
@@ -235,6 +238,7 @@ def _work(ralph: Ralph) -> None:
         ralph.feature(feature).remember(work)
     ralph.remember("The keys of the test shop are in the password manager.", private=True)
     ralph.remember("The staging database resets every night at 3:00.")
+    ralph.remember("Never run `make deploy` on a Friday.")
     ralph.remember("Feeds must stay valid for the old reader app.", feature="feed")
 
 
@@ -253,6 +257,7 @@ def _talk(ralph: Ralph) -> None:
                 completed=_ago(ago - m / 500 - 0.001),
                 tokens_used=4_100 * (m + 1),
                 cost_usd=0.08,
+                decisions=(Decision(asked, source="human"),) if asked == _RULE else (),
             )
             for m, (asked, answer) in enumerate(turns)
         ]

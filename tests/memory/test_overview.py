@@ -9,7 +9,7 @@ import pytest
 from ralph.memory.overview import overviews
 from ralph.memory.project import Project
 from ralph.memory.ralph import Ralph, open_ralph
-from ralph.memory.session_days import SessionDay, session_days
+from ralph.memory.session_days import SessionDay, session_days, short_request
 from ralph.memory.timeline import contents, events
 from ralph.records.conversation import Message
 from ralph.records.iteration import Decision, ErrorSeen
@@ -113,3 +113,10 @@ def test_an_iteration_stands_for_itself(tmp_path: Path) -> None:
         [(_, [session])] = days_of(ralph)
     assert (session.conversation, session.title, session.source) == ("", "Rank", "search")
     assert session.turns[0].result == "Ranks by words."
+
+
+def test_a_request_is_shortened_to_one_line_without_markup() -> None:
+    assert short_request("Fix the\nexport.") == "Fix the export."
+    long = "Two runs are in flight. **The export is broken** " + "and it stays broken " * 20
+    assert 0 < len(short_request(long)) < 200
+    assert "**" not in short_request(long)

@@ -112,8 +112,8 @@ def _turn(event: Event, record: Iteration | Exchange) -> SessionTurn:
 def short_request(user: str) -> str:
     """Return a request on one line: itself if it is short, else what it asks for."""
     line = " ".join(user.split())
-    is_short = len(line) <= _TITLE_CHARS and not _MARKUP.search(line)
-    return line if is_short else title_of(user) or _MARKUP.sub("", line)
+    short = line if len(line) <= _TITLE_CHARS else title_of(user) or line
+    return _MARKUP.sub("", short)
 
 
 def committed(exchange: Exchange) -> tuple[str, ...]:

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 from browsing import Browser, lived_in, served_page
+from importing import turn, write
 
+from ralph.doors.web import views_import
 from ralph.memory.project import Project
 from ralph.memory.ralph import open_ralph
 from ralph.records.iteration import Decision
@@ -88,6 +90,30 @@ def test_a_project_without_records_shows_the_others(tmp_path: Path) -> None:
 
 def test_without_other_projects_there_is_no_switch(browser: Browser) -> None:
     assert 'action="/projects"' not in browser.get("/")
+
+
+# -- sessions that are on the machine already
+
+
+def test_an_empty_page_imports_the_sessions_on_this_machine(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    shop = tmp_path / "shop"
+    shop.mkdir()
+    sessions = home.parent / ".claude" / "projects" / "shop"
+    write(sessions / "one.jsonl", turn("one", 1, shop, question="How are refunds booked?"))
+    write(sessions / "two.jsonl", turn("two", 1, shop, question="Who may see prices?"))
+    with served_page(shop) as opened:
+        assert "On this machine are 2 sessions of Claude Code." in opened.text("/")
+        opened.post("/import")
+        started = views_import._imports[opened.site]
+        started.wait(50)
+        assert "Imported 2 conversations of 1 project." in opened.get("/import/part")
+        text = opened.text("/")
+        assert "How are refunds booked?" in text
+        assert "Import them" not in text
 
 
 # -- reading

@@ -392,6 +392,7 @@ def test_days_and_amounts_are_written_for_people(browser: Browser) -> None:
     with open_ralph(browser.site.project.root) as ralph:
         work = ralph.feature("auth").remember({"task_title": "Reset", "tokens_used": 4200, **made})
     assert "Sunday, March 1, 2026" in browser.text("/timeline")
+    assert re.search(r'<time data-clock datetime="2026-03-01T[^"]+">', browser.get("/timeline"))
     assert "tokens 4.2k cost $0.25 duration 1 min 1 s" in browser.text(f"/record/{work.id}")
 
 

@@ -26,6 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ralph.doors.web import (
     views_conversations,
+    views_import,
     views_memory,
     views_plan,
     views_record,
@@ -59,6 +60,8 @@ HEADERS = {
 ROUTES: list[tuple[str, str, View]] = [
     ("GET", "/", views_today.overview),
     ("POST", "/projects", views_today.choose_projects),
+    ("POST", "/import", views_import.start_import),
+    ("GET", "/import/part", views_import.import_part),
     ("GET", "/live", views_today.live),
     ("GET", "/badge", views_today.badge),
     ("GET", "/timeline", views_timeline.timeline),

@@ -157,11 +157,15 @@ class Site:
     def memory(self) -> Ralph:
         """The memory, opened by the first call that needs it."""
         if self._memory is None:
-            from ralph.memory.ralph import open_ralph
-
-            root = self.project.root if self.is_project else None
-            self._memory = open_ralph(root, project=None if self.is_project else self.project)
+            self._memory = self.open_memory()
         return self._memory
+
+    def open_memory(self) -> Ralph:
+        """Open the memory once more, for another thread."""
+        from ralph.memory.ralph import open_ralph
+
+        root = self.project.root if self.is_project else None
+        return open_ralph(root, project=None if self.is_project else self.project)
 
     @functools.cached_property
     def plan(self) -> Plan:
@@ -321,6 +325,7 @@ def templates() -> Environment:
         "spans": code_spans,
         "marked": mark_words,
         "moment": moment,
+        "clock": clock,
         "day": day_text,
         "cut": cut,
         "long": long_text,
@@ -367,6 +372,11 @@ def moment(at: str | None) -> Markup:
         return escape(visible(at)[:40])
     shown = then.strftime("%Y-%m-%d %H:%M")
     return Markup('<time datetime="{}">{}</time>').format(then.isoformat(timespec="seconds"), shown)
+
+
+def clock(at: str | None) -> Markup:
+    """Format a time like `moment`, without the day: for a list below its day."""
+    return Markup(str(moment(at)).replace("<time ", "<time data-clock ", 1))
 
 
 def day_text(day: str) -> str:

@@ -15,6 +15,7 @@ from ralph import disk
 from ralph.clients.drift import drift_told
 from ralph.config import home_folder
 from ralph.doors.web.page import PageCall, money, tokens_text
+from ralph.doors.web.views_import import import_of, new_sessions
 from ralph.errors import BadInput, BadPlan, MemoryOff
 from ralph.loop.agent import PendingIteration, RunFolder
 from ralph.loop.process import LOCK
@@ -115,6 +116,7 @@ def overview(call: PageCall) -> Response:
     sessions = _sessions(call, work.events)
     waiting_texts = {check.text for check in waiting[:_WAITING]}
     decisions = [one for one in _decisions(call, found) if one.text not in waiting_texts]
+    nothing = not (sessions or decisions)
     cost = work.chart("Cost", "cost_usd", money)
     tokens = work.chart("Tokens", "tokens_used", tokens_text)
     features = grouped(work.events, lambda one: one.feature)
@@ -128,7 +130,9 @@ def overview(call: PageCall) -> Response:
         waiting_count=len(waiting),
         decisions=decisions[:_DECISIONS],
         sessions=sessions,
-        nothing=not (sessions or decisions),
+        nothing=nothing,
+        importing=import_of(call),
+        histories=new_sessions(call) if nothing else [],
         mistakes=_mistakes(found),
         ends=_open_ends(call, found)[:_ENDS],
         projects=_projects(call),

@@ -11,10 +11,10 @@ const fetchPart = (path) =>
 const parse = (text) => new DOMParser().parseFromString(text, "text/html").body;
 
 // Show only as much of a time as needed; the tooltip has the full time.
-function shorten(moment) {
+function shorten(moment, onlyClock) {
   const now = new Date();
   const time = { hour: "numeric", minute: "2-digit" };
-  if (moment.toDateString() === now.toDateString()) return moment.toLocaleTimeString(undefined, time);
+  if (onlyClock || moment.toDateString() === now.toDateString()) return moment.toLocaleTimeString(undefined, time);
   const day = { month: "short", day: "numeric" };
   const year = moment.getFullYear() === now.getFullYear() ? {} : { year: "numeric" };
   return moment.toLocaleString(undefined, { ...day, ...year, ...time });
@@ -26,7 +26,7 @@ function localize(root) {
     const moment = new Date(time.dateTime);
     if (!Number.isNaN(moment.getTime())) {
       time.title = format.format(moment);
-      time.textContent = shorten(moment);
+      time.textContent = shorten(moment, "clock" in time.dataset);
     }
   }
 }
