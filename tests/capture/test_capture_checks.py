@@ -17,6 +17,8 @@ PURPOSES = {
     "python manage.py test": "test",
     "npx tsc --noEmit": "lint",
     "cargo clippy": "lint",
+    "go vet -tags e2e ./...": "lint",
+    "make -C web test": "test",
     "uv run ruff check src": "lint",
     "prettier --check .": "lint",
     "npm run build": "build",

@@ -24,6 +24,12 @@ def purpose_of(call: ShellCall) -> Purpose | None:
         return None
     if "--noEmit" in call.options or "--check" in call.options:
         return "lint"
+    # A subcommand says what a call is for: `go vet -tags e2e` tests nothing.
+    own = _purpose_in(" ".join(call.program)) if len(call.program) > 1 else None
+    return own or _purpose_in(words)
+
+
+def _purpose_in(words: str) -> Purpose | None:
     return next((one for one in PURPOSES if pattern(f"{one}s with").search(words)), None)
 
 

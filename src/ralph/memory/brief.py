@@ -44,6 +44,10 @@ _PROSE = (".md", ".txt", ".rst", ".adoc")
 _MISTAKES = 3
 # A command that was not run in so many sessions may no longer be right.
 _COMMANDS_FROM = 10
+# A check that failed in an older session is no open end any more.
+_FAILING_FROM = 2
+# A session that was stopped longer ago was taken up again, or given up.
+_STOPPED_FROM = 3
 _RESULT_CHARS = 220
 # An error is a mistake if it was made this often in this many of the last sessions.
 _MISTAKE_FROM = 3
@@ -143,6 +147,7 @@ def brief(
     notes.sort(key=lambda one: (TRUSTED.index(one.by), one.at or ""), reverse=True)
     newest = [one for session in recent for one in session]
     commands = _lately_run(known_commands(newest), recent)
+    lately = {session[0].conversation for session in recent[-_FAILING_FROM:]}
     return Brief(
         features=features,
         repeated=(
@@ -154,7 +159,7 @@ def brief(
         notes=tuple(notes[:_NOTES]),
         rules=tuple(_current(standing_rules(work), replaced)[:_RULES]),
         commands=tuple(working_commands(commands)),
-        failing=tuple(failing_commands(commands)[:_OPEN_ENDS]),
+        failing=tuple(failing_commands(commands, lately)[:_OPEN_ENDS]),
         put_off=tuple(put_off(newest)[:_OPEN_ENDS]),
     )
 
@@ -199,7 +204,8 @@ def _sessions(
     if not worth:
         return
     files = _files(worth[0])
-    rest = [work for work in worth[1:] if files & _files(work) and not work[-1].is_complete]
+    before = worth[1 : 1 + _STOPPED_FROM]
+    rest = [work for work in before if files & _files(work) and not work[-1].is_complete]
     for work in (worth[0], *rest[: _SESSIONS - 1]):
         name = work[0].conversation
         state = history.conversations.get(name)

@@ -3,7 +3,8 @@ have failed since."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -13,10 +14,10 @@ from ralph.memory.past_work import PastWork
 
 _MOST_EACH = 2
 _MOST_CHARS = 110
-# How many of the last sessions with checks may have left a failing one.
-_SESSIONS = 2
 _WHOLE = 0
 _FILE = 2
+# A variable that is set to a path: such a call tries something out, or fits one machine.
+_SETS_PATH = re.compile(r"(?:^|&& )(?:\w+=\S* )*(?!PATH=)\w+=['\"]?/")
 
 
 class KnownCommand(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +57,8 @@ def known_commands(work: Sequence[PastWork]) -> list[KnownCommand]:
 def _known(work: PastWork, command: str, passed: bool) -> KnownCommand | None:
     if len(command) > _MOST_CHARS or pattern("only asks").search(command):
         return None
+    if _SETS_PATH.search(command):
+        return None
     purpose = purpose_of_command(command)
     if purpose is None:
         return None
@@ -89,9 +92,10 @@ def working_commands(commands: Sequence[KnownCommand]) -> list[KnownCommand]:
     return found
 
 
-def failing_commands(commands: Sequence[KnownCommand]) -> list[KnownCommand]:
-    """Return the commands that failed last, in one of the newest sessions, and not passed since."""
-    sessions = list(dict.fromkeys(one.origin for one in commands))[:_SESSIONS]
+def failing_commands(
+    commands: Sequence[KnownCommand], sessions: Collection[str]
+) -> list[KnownCommand]:
+    """Return the commands that failed last, in one of these sessions, and not passed since."""
     found: list[KnownCommand] = []
     for place, one in enumerate(commands):
         if one.passed or one.origin not in sessions or one.breadth == _FILE:

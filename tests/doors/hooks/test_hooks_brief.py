@@ -114,6 +114,39 @@ def test_a_check_that_fails_since_is_an_open_end_and_no_command_that_works(
     assert "- test: `make test`" in text
 
 
+def test_a_check_that_failed_three_sessions_ago_is_no_open_end(
+    project: Path, tmp_path: Path
+) -> None:
+    broken = "FAILED tests/test_job.py::test_it - assert 1 == 2\n1 failed"
+    past(project, tmp_path, 1, runs=(("make test", broken, False),), writes=("job.py",))
+    past(project, tmp_path, 2, writes=("job.py", "bank.py"))
+    assert "has not passed since" in text_of(project, tmp_path)
+
+    past(project, tmp_path, 3, writes=("job.py", "bank.py"))
+
+    assert "has not passed since" not in text_of(project, tmp_path)
+
+
+def test_a_command_with_a_path_of_this_one_call_is_not_told(project: Path, tmp_path: Path) -> None:
+    past(
+        project,
+        tmp_path,
+        1,
+        runs=(
+            ("make test", "3 passed", True),
+            ("APP_BIN=/nonexistent/app make e2e-test", "3 skipped", True),
+            ("CI=1 npm run lint", "no problems", True),
+        ),
+        writes=("job.py",),
+    )
+
+    text = text_of(project, tmp_path)
+
+    assert "- test: `make test`" in text
+    assert "- lint: `CI=1 npm run lint`" in text
+    assert "nonexistent" not in text
+
+
 def test_what_has_to_be_reverted_before_the_release_is_told(project: Path, tmp_path: Path) -> None:
     words = "Set the retries to 0. It is meant to be reverted back to 3 before release."
     past(project, tmp_path, 1, words, writes=("job.py",))
@@ -165,6 +198,20 @@ def test_besides_the_last_session_only_stopped_ones_with_the_same_files_are_told
     assert "It was not finished." in text
     assert "logo" not in text
     assert "cached" not in text
+
+
+def test_a_session_that_was_stopped_long_before_the_last_one_is_not_told(
+    project: Path, tmp_path: Path
+) -> None:
+    stopped(project, 1, "Close the bank at six", "bank.py")
+    for day in (2, 3, 4):
+        past(project, tmp_path, day, "Paint the bank", writes=("paint.py", f"wall{day}.py"))
+    past(project, tmp_path, 5, "Speed the bank up", writes=("bank.py",), says="The bank is fast.")
+
+    text = text_of(project, tmp_path)
+
+    assert "The bank is fast." in text
+    assert "at six" not in text
 
 
 @pytest.mark.parametrize("source", ["resume", "fork"])
