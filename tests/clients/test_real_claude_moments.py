@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ if sys.platform == "win32":
 
 WRONG = Call("Bash", {"command": "rtk make export"})
 RIGHT = Call("Bash", {"command": "make export"})
+RIGHT_STEP = Step(calls=(RIGHT,))
 DEPLOY = Call("Bash", {"command": "make deploy"})
 HELD = "held this command once and did not run it"
 UNATTENDED = "RALPH_HOOK_HOLDS_UNATTENDED"
@@ -108,4 +110,36 @@ def test_a_rule_holds_only_after_the_person_approved_it(world: World, root: Path
     assert "shipped it" not in asked.results[-1] + again.results[-1]
 
 
-RIGHT_STEP = Step(calls=(RIGHT,))
+def test_what_is_told_leaves_everything_before_it_as_it_was(world: World, root: Path) -> None:
+    makefile = Call("Read", {"file_path": str(root / "Makefile")})
+    world.run(ralph("remember", "Makefile: recipes start with @, so CI logs stay short."), cwd=root)
+    for _ in range(2):
+        session(world, root, "Make the export, please", Step(calls=(WRONG,)), RIGHT_STEP)
+    world.environ[UNATTENDED] = "true"
+    calls = (makefile, WRONG, WRONG, RIGHT, makefile)
+    prompt = "Why do the recipes of the Makefile start with @?"
+
+    asked = session(world, root, prompt, *(Step(calls=(call,)) for call in calls))
+
+    shown = asked[-1].shown
+    for told in ("observations from earlier work", "about this file", HELD, "knows this error"):
+        assert told in shown
+    # The client's prompt cache holds as long as each request begins with the whole one before it.
+    for before, after in pairwise(asked):
+        for part in ("system", "tools"):
+            assert _sent(before.body[part]) == _sent(after.body[part])
+        earlier = [_sent(message) for message in before.messages]
+        assert [_sent(message) for message in after.messages][: len(earlier)] == earlier
+
+
+def _sent(value: object) -> object:
+    """What counts for a prompt cache: without the marks that say up to where to store it.
+
+    A marked text is a block; without a mark, the same text may be sent plain.
+    """
+    if isinstance(value, dict):
+        sent = {key: _sent(one) for key, one in value.items() if key != "cache_control"}
+        if isinstance(sent.get("content"), str):
+            sent["content"] = [{"type": "text", "text": sent["content"]}]
+        return sent
+    return [_sent(one) for one in value] if isinstance(value, list) else value

@@ -299,6 +299,12 @@ def test_a_question_that_was_asked_often_is_told_once_with_its_newest_answer(
         ("where does the invoice export round its totals?", True),
         ("the totals of the invoice export are wrong again", True),
         ("this seems wrong, how can we fix it? [image]", False),
+        ("how does the export round totals?", True),
+        # No subject of their own, and only the words of an address.
+        ("why not?", False),
+        ("option 2 seems best for me", False),
+        ("is this right? https://example.org/invoice/export/totals", False),
+        ("look at https://example.org/invoice/export/totals and draw a logo", False),
         # Only words about how to work.
         ("create a new branch, implement the changes and review them", False),
         ("please run the tests again and commit the fixes", False),
@@ -352,6 +358,8 @@ def test_the_common_words_of_a_project_are_no_subject(project: Path, tmp_path: P
         ("can uploads be larger than the limit?", True),
         ("can you add a limit for uploads?", False),
         ("Would you review the export?", False),
+        ("did you push the export?", False),
+        ("how you round totals, is that written down?", True),
         ("add a limit for uploads", False),
         ("what is left to do? " + "The export fails in the nightly run. " * 8 + "Any idea?", False),
     ],

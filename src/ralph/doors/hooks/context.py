@@ -147,9 +147,17 @@ _FOR_INDEX = 0.1
 # The share of what a prompt is about that earlier work must have. A long prompt says much else.
 _LEAST_SHARE = 0.35
 _MOST_NATS = 30.0
+# How rare the shared words must be together: one usual word is no subject.
+_LEAST_NATS = 5.0
+# How relevant a record beside the best one must be.
+_BESIDE = 0.5
+# How near in meaning an answer without a word of the question must be.
+_SAME_MEANING = 0.5
 _PICTURE = re.compile(r"(?i)\[(?:image|screenshot)[^\]\n]{0,80}\]")
+_ADDRESS = re.compile(r"\b\w+://\S+")
+# What is asked for, and what the agent itself did or does: "can you ...?", "did you ...?".
 _REQUEST = re.compile(
-    r"(?:can|could|may|might|shall|should|will|would) (?:i|it|that|this|we|you)\b", re.I
+    r"(?:can|could|may|might|shall|should|will|would) (?:i|it|that|this|we|you)\b|(?!how|who|why)[a-z]{2,4} you\b", re.I
 )
 # In a longer journal it takes too much time to look up how a failure was solved.
 _SHORT_JOURNAL_BYTES = 1_000_000
@@ -173,7 +181,9 @@ def recall_for_prompt(call: HookCall, prompt: str) -> str:
             for hit in answer
             if hit.id not in told and hit.id not in silent and not hit.is_replaced
         ]
-        if not asks_memory(prompt):
+        if asks_memory(prompt):
+            hits = _about_the_question(prompt, hits)
+        else:
             common = frozenset[str]() if ralph.remote else read_common_words(ralph.project)
             hits = _about_the_prompt(prompt, hits, common)
         chosen = _chosen(hits)
@@ -197,11 +207,16 @@ def _chosen(hits: Sequence[Hit]) -> list[Hit]:
     """Return the few hits to tell, the most relevant first, at most two from one conversation."""
     once = sorted(_each_question_once(hits), key=lambda hit: hit.score or 0.0, reverse=True)
     told = worth_telling(once, conversations=_PROMPT_HITS, each=2, bar=_PROMPT_BAR)
-    return [hit for hit in told if (hit.score or 0.0) >= WORTH_TELLING][:_PROMPT_HITS]
+    chosen = [hit for hit in told if (hit.score or 0.0) >= WORTH_TELLING]
+    others = [hit for hit in chosen[1:] if (hit.score or 0.0) >= _BESIDE]
+    return [*chosen[:1], *others][:_PROMPT_HITS]
 
 
 def asks_memory(prompt: str) -> bool:
-    """Whether a prompt asks something, instead of asking for work as "can you add ...?" does."""
+    """Whether a prompt asks something that earlier sessions may know.
+
+    "Can you add ...?" asks for work, and "did you push?" is about the session under way.
+    """
     plain = prompt.strip()
     return len(plain) <= _QUESTION_CHARS and is_question(plain) and not _REQUEST.match(plain)
 
@@ -218,20 +233,37 @@ def _about_the_prompt(
     wanted = min(_MOST_NATS, sum(map(usual_rarity, subject)))
     found: list[Hit] = []
     for hit in hits if wanted else ():
-        whole = recalled_text([hit], prompt, text_bounds(_PROMPT_TOKENS), later={})
-        # Without the words around it, which are the same for all.
-        text = whole.partition(">")[2].rpartition("<")[0]
-        shared = subject & _subject(text)
+        shared = subject & _told_subject(hit, prompt)
         is_work = isinstance(hit.record, Exchange | Iteration)
-        least = _LEAST_SHARE * wanted if is_work else 0.0
+        least = max(_LEAST_NATS, _LEAST_SHARE * wanted) if is_work else 0.0
         if shared and sum(map(usual_rarity, shared)) >= least:
             found.append(hit)
     return found
 
 
+def _about_the_question(prompt: str, hits: Sequence[Hit]) -> list[Hit]:
+    """Return the hits that share a word with a question, or surely mean the same.
+
+    A question such as "why not?" has no subject of its own.
+    """
+    subject = _subject(prompt)
+    found: list[Hit] = []
+    for hit in hits if subject else ():
+        meaning = (hit.parts.meaning or 0.0) if hit.parts else 0.0
+        if meaning >= _SAME_MEANING or subject & _told_subject(hit, prompt):
+            found.append(hit)
+    return found
+
+
+def _told_subject(hit: Hit, prompt: str) -> set[str]:
+    whole = recalled_text([hit], prompt, text_bounds(_PROMPT_TOKENS), later={})
+    # Without the words around it, which are the same for all.
+    return _subject(whole.partition(">")[2].rpartition("<")[0])
+
+
 def _subject(text: str) -> set[str]:
-    # Clients put "[Image #1]" in the place of a picture.
-    words = tokens(_PICTURE.sub(" ", text))
+    # Clients put "[Image #1]" in the place of a picture. The words of an address are not about it.
+    words = tokens(_ADDRESS.sub(" ", _PICTURE.sub(" ", text)))
     return {word for word in words if not word.isdigit()} - _process_words()
 
 
