@@ -35,6 +35,9 @@ def statement(text: str, at: str, *, record: str = "") -> PersonsRule:
     ("older", "newer", "expected"),
     [
         ("always use npm", "From now on use pnpm instead of npm", True),
+        ("always use npm, never yarn", "From now on use pnpm instead of npm or yarn", True),
+        # A part of the older rule is about something else.
+        ("never run the migrations here, and use npm", "Use pnpm instead of npm", False),
         ("We use floats for prices.", "Prices are integer cents, we no longer use floats.", True),
         ("Use Postgres 14 in dev", "We are on Postgres 16 in dev from now on", True),
         ("Tests run with make test", "from now on run the tests with just test", True),
@@ -66,6 +69,14 @@ def test_other_contradictions_are_pairs_for_the_inbox() -> None:
         statement("never deploy on Fridays", "2026-01-03"),
     ]
     assert [(new.at, old.at) for new, old in contradictions(said)] == [("2026-01-03", "2026-01-01")]
+
+
+def test_a_rule_that_is_replaced_in_part_waits_in_the_inbox() -> None:
+    said = [
+        statement("never run the migrations here, and use npm", "2026-01-01"),
+        statement("Use pnpm instead of npm", "2026-01-02"),
+    ]
+    assert [(new.at, old.at) for new, old in contradictions(said)] == [("2026-01-02", "2026-01-01")]
 
 
 def test_a_note_that_replaces_another_is_the_only_current_one(

@@ -7,6 +7,7 @@ as the person put it.
 from __future__ import annotations
 
 import hashlib
+import re
 
 from ralph.capture.rules import pattern
 from ralph.records.iteration import ACCEPTED_PLAN, TRUNCATED
@@ -21,6 +22,9 @@ _LEAST_QUESTION = 12
 _NAME_CHARS = 12
 _MOST_CHARS = 200
 REJECTED_PLAN = "Rejected plan: "
+# Words that say nothing about the subject of a rule.
+NO_SUBJECT = frozenset(tokens("always never now instead no longer anymore use go want please"))
+_CLAUSE = re.compile(r"[;,] +(?:and |but )?| and (?=(?:never|always|don'?t|do not|use)\b)", re.I)
 
 
 def rules_in(text: str) -> list[str]:
@@ -31,6 +35,17 @@ def rules_in(text: str) -> list[str]:
 def rule_name(rule: str) -> str:
     """Return the name of a rule that only these words have; it is stored in place of them."""
     return hashlib.sha256(rule.encode("utf-8", "replace")).hexdigest()[:_NAME_CHARS]
+
+
+def says_more(rule: str, other: str) -> bool:
+    """Whether a part of a rule is a rule by itself, about something that the other one leaves out.
+
+    "Never run the migrations, and use npm" says more than which program to use.
+    """
+    clauses = _CLAUSE.split(rule)
+    subject = set(tokens(other)) - NO_SUBJECT
+    parts = [clause for clause in clauses if rules_in(clause)] if len(clauses) > 1 else []
+    return not all(subject & set(tokens(clause)) for clause in parts)
 
 
 def stands(rule: str) -> bool:

@@ -17,7 +17,7 @@ import msgspec
 
 from ralph import disk
 from ralph.capture.decisions import is_plan
-from ralph.capture.lasting import rule_name, rules_in
+from ralph.capture.lasting import NO_SUBJECT, rule_name, rules_in, says_more
 from ralph.capture.rules import pattern
 from ralph.recall import Hit, Replacement
 from ralph.records.iteration import ACCEPTED_PLAN
@@ -40,8 +40,6 @@ _EXPLICIT = re.compile(
     r"(?i)\binstead\b|\bno longer\b|\bfrom now on\b|\bany ?more\b"
     r"|\b(?:switch(?:ed|ing)?|mov(?:e|ed|ing)|migrat(?:e|ed|ing)) (?:from \S+ )?to\b"
 )
-# Words that say nothing about the subject of a rule.
-_NO_SUBJECT = frozenset(tokens("always never now instead no longer anymore use go want please"))
 
 
 class PersonsRule(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,10 +101,8 @@ def replaced_by_words(said: Sequence[PersonsRule]) -> list[Replaced]:
     """Return the statements that a newer one on the same subject replaces in explicit words."""
     found: list[Replaced] = []
     for place, newer in enumerate(said):
-        if not _EXPLICIT.search(newer.text):
-            continue
         for older in said[:place]:
-            if older.record != newer.record and _same_subject(newer.text, older.text):
+            if older.record != newer.record and _replaces(newer.text, older.text):
                 found.append(
                     Replaced(record=older.record, words=older.words, by=newer.record, at=newer.at)
                 )
@@ -125,7 +121,7 @@ def disproved_plans(exchanges: Iterable[Exchange]) -> list[Replaced]:
         if pattern("disproves").search(complaint):
             words = set(tokens(complaint))
             for older, plan in plans:
-                subject = set(tokens(plan.removeprefix(ACCEPTED_PLAN))) - _NO_SUBJECT
+                subject = set(tokens(plan.removeprefix(ACCEPTED_PLAN))) - NO_SUBJECT
                 is_later = older.conversation != exchange.conversation
                 if is_later and len(subject & words) >= _LEAST_SHARED:
                     name = rule_name(plan)
@@ -144,21 +140,28 @@ def contradictions(said: Sequence[PersonsRule]) -> Iterator[tuple[PersonsRule, P
     """
     for place in range(len(said) - 1, -1, -1):
         newer = said[place]
-        if _EXPLICIT.search(newer.text):
-            continue
         for older in said[:place]:
             is_same = newer.record == older.record or (
                 newer.origin and newer.origin == older.origin
             )
-            if not is_same and contradict(gist(newer.text), gist(older.text)):
+            if is_same or _replaces(newer.text, older.text):
+                continue
+            if contradict(gist(newer.text), gist(older.text)):
                 yield newer, older
+
+
+def _replaces(newer: str, older: str) -> bool:
+    """Whether a statement says in explicit words that it replaces all of an older one."""
+    if not _EXPLICIT.search(newer) or not _same_subject(newer, older):
+        return False
+    return not says_more(older, newer)
 
 
 def _same_subject(newer: str, older: str) -> bool:
     if compare(gist(newer), gist(older)) != "unique":
         return True
-    new = set(tokens(newer)) - _NO_SUBJECT
-    old = set(tokens(older)) - _NO_SUBJECT
+    new = set(tokens(newer)) - NO_SUBJECT
+    old = set(tokens(older)) - NO_SUBJECT
     shared = new & old
     return len(shared) >= _LEAST_SHARED and 2 * len(shared) >= min(len(new), len(old))
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from ralph.capture.lasting import deferred_in, rules_in, stands
+from ralph.capture.lasting import deferred_in, rules_in, says_more, stands
 from ralph.memory.past_work import PastWork
 from ralph.text.sameness import compare, gist
 from ralph.text.tokens import tokens
@@ -32,10 +32,14 @@ def standing_rules(work: Sequence[PastWork]) -> list[PersonsWords]:
     for words in _sentences(work, rules_in):
         if not stands(words.text):
             continue
-        mine = gist(words.text)
-        if all(compare(mine, gist(other.text)) == "unique" for other in kept):
+        if not any(_is_newer_of(other.text, words.text) for other in kept):
             kept.append(words)
     return kept
+
+
+def _is_newer_of(newer: str, older: str) -> bool:
+    """Whether a newer rule says the same as an older one, or the opposite, and all of it."""
+    return compare(gist(older), gist(newer)) != "unique" and not says_more(older, newer)
 
 
 def put_off(work: Sequence[PastWork]) -> list[PersonsWords]:

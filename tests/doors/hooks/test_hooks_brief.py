@@ -73,6 +73,16 @@ def test_of_rules_that_say_the_opposite_the_newest_is_told(project: Path, tmp_pa
     assert "Always run the migrations" not in text
 
 
+def test_a_rule_that_is_replaced_in_part_is_still_told(project: Path, tmp_path: Path) -> None:
+    past(project, tmp_path, 1, "never run the migrations here, and use pnpm")
+    past(project, tmp_path, 2, "from now on use yarn instead of pnpm")
+
+    text = text_of(project, tmp_path)
+
+    assert "never run the migrations here" in text
+    assert text.index("use yarn instead of pnpm") < text.index("never run the migrations here")
+
+
 def test_the_widest_command_that_passed_last_is_told_for_each_purpose(
     project: Path, tmp_path: Path
 ) -> None:
