@@ -42,6 +42,7 @@ BREADTHS = {
     "pytest tests/test_a.py": 2,
     "cargo test test_rebase_revset": 2,
     "npm run lint:fix": 2,
+    "npx jest --testPathPattern=email": 2,
 }
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
+import msgspec
 import pytest
 from clients import FEATURES, TASKS, World, client, ralph, worlds
 from scripted_model import Call, Request, Run, ScriptedModel, Step
@@ -39,7 +40,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 def root(world: World) -> Path:
     """A project with Ralph's hooks whose export can be made, and deployed."""
     root = world.project(FEATURES, TASKS)
-    rules = "export:\n\t@echo made it\ndeploy:\n\t@echo shipped it\n"
+    rules = "export:\n\t@echo made it\ndeploy:\n\t@echo shipped it\ntest:\n\t@echo 3 passed\n"
     (root / "Makefile").write_text(rules, encoding="utf-8")
     world.run(ralph("hooks", "install", "--project"), cwd=root)
     return root
@@ -108,6 +109,29 @@ def test_a_rule_holds_only_after_the_person_approved_it(world: World, root: Path
     _, asked, again = session(world, root, "Ship the export once more", *deploy)
     # With nobody there, a call that asks does not run.
     assert "shipped it" not in asked.results[-1] + again.results[-1]
+
+
+def test_a_compacted_session_is_told_what_its_summary_may_lack(world: World, root: Path) -> None:
+    change = {"file_path": str(root / "Makefile"), "old_string": "made it", "new_string": "made"}
+    look = Call("Read", {"file_path": str(root / "Makefile")})
+    test = Call("Bash", {"command": "make test"})
+    calls = (look, Call("Edit", change), test)
+    work = Run(steps=(*(Step(calls=(call,)) for call in calls), Step(text="It is shorter now.")))
+    later = Step(text="The export prints less now.")
+    words = ["--output-format", "json", "--allowedTools", "Bash", "Read", "Edit"]
+    prompt = "Never print more than one word in a rule. Shorten what the export prints."
+    with ScriptedModel(msgspec.structs.replace(work, steps=(*work.steps, later, later))) as model:
+        world.talk_to(model.url)
+        ran = world.run([client("claude"), "-p", prompt, *words], cwd=root)
+        resume = ["--resume", json.loads(ran.stdout)["session_id"], *words]
+        world.run([client("claude"), "-p", "/compact", *resume], cwd=root)
+        world.run([client("claude"), "-p", "go on, please", *resume], cwd=root)
+        shown = model.asked(0)[-1].shown
+
+    told = shown.rpartition("<ralph-memory>")[2]
+    assert '"Never print more than one word in a rule."' in told
+    assert "`make test` passed" in told
+    assert "Makefile" in told
 
 
 def test_what_is_told_leaves_everything_before_it_as_it_was(world: World, root: Path) -> None:

@@ -27,6 +27,7 @@ _MOST_LINES = 2
 _MOST_CHANGED = 2
 _LEAST_SESSIONS = 2
 _TEXT_CHARS = 240
+_PROSE = (".md", ".txt", ".rst", ".adoc")
 _ID_CHARS = 12
 _TEST = re.compile(
     r"(?:^|/)(?:tests?|specs?|__tests__|e2e)/|(?:^|/)test_|[._-](?:test|spec)\.[a-z]+$"
@@ -82,10 +83,17 @@ def _paths(exchange: Exchange) -> list[str]:
 
 
 def _changed(exchange: Exchange) -> list[str]:
-    """Return the files that an exchange changed if they are few; tests do not count."""
+    """Return the files that an exchange changed if they are few; tests do not count.
+
+    A page of prose counts only if nothing else was changed: much of what is said ends up in one.
+    """
     changed = [file.path for file in exchange.files_touched if file.action != "read"]
     own = [path for path in changed if not _TEST.search(path)] or changed
-    return list(filter(_LOOKS_LIKE_FILE.search, own)) if len(own) <= _MOST_CHANGED else []
+    if len(own) > _MOST_CHANGED:
+        return []
+    if len(own) > 1:
+        own = [path for path in own if not path.endswith(_PROSE)]
+    return list(filter(_LOOKS_LIKE_FILE.search, own))
 
 
 def _named(text: str, paths: Iterable[str]) -> list[str]:

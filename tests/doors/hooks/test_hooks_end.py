@@ -95,6 +95,8 @@ def test_the_last_message_counts_though_the_transcript_lacks_it(shop: Path, tmp_
 
     [exchange] = exchanges(shop)
     assert (exchange.assistant, exchange.status) == (DONE, "complete")
+    # As old as the rest of the transcript, however late the hook reads it.
+    assert (exchange.completed or "").startswith("2026-11-02")
     [iteration] = iterations(shop, "login")
     assert iteration.summary == DONE
 

@@ -86,6 +86,13 @@ def test_a_rule_that_names_a_file_counts_for_that_file_alone(project: Path, tmp_
     assert [row.key for row in table(project)] == ["server/settings.py"]
 
 
+def test_of_a_file_of_code_and_a_page_the_rule_is_about_the_code(
+    project: Path, tmp_path: Path
+) -> None:
+    decided(project, tmp_path, RULE, "server/tracks.py", "docs/plan.md")
+    assert [row.key for row in table(project)] == ["server/tracks.py"]
+
+
 def test_a_note_that_names_a_file_is_told_with_it(project: Path, tmp_path: Path) -> None:
     decided(project, tmp_path)
     with open_ralph(project) as ralph:

@@ -115,7 +115,9 @@ class TranscriptReader:
             text = text or call.text("error_details") or call.text("error") or "the request failed"
             lacks_end = exchange.status != "failed"
         if lacks_end and text and self._agent == CLAUDE:  # others write it before calling the hook
-            self.exchanges.feed(_line(call, text, failed=failed))
+            # The message came right after what the transcript has, which may be read much later.
+            at = exchange.captured.ended_at or now()
+            self.exchanges.feed(_line(call, text, at, failed=failed))
             exchange = self.exchanges.rest()[0]
         return exchange if failed else self.as_complete(exchange)
 
@@ -126,11 +128,11 @@ class TranscriptReader:
         return msgspec.structs.replace(exchange, status="complete")
 
 
-def _line(call: HookCall, text: str, *, failed: bool) -> bytes:
+def _line(call: HookCall, text: str, at: str, *, failed: bool) -> bytes:
     """Return the line that the client is about to write."""
     content = [{"type": "text", "text": text}]
     message = {"role": "assistant", "content": content, "stop_reason": "end_turn"}
-    line: dict[str, Any] = {"type": "assistant", "message": message, "timestamp": now()}
+    line: dict[str, Any] = {"type": "assistant", "message": message, "timestamp": at}
     line["sessionId"] = call.session
     if failed:
         line |= {"isApiErrorMessage": True, "error": call.text("error")}
