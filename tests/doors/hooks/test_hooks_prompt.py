@@ -359,6 +359,8 @@ def test_the_common_words_of_a_project_are_no_subject(project: Path, tmp_path: P
         ("can you add a limit for uploads?", False),
         ("Would you review the export?", False),
         ("did you push the export?", False),
+        ("and in the export?", False),
+        ("The export has no limit for uploads. Can you check?", False),
         ("how you round totals, is that written down?", True),
         ("add a limit for uploads", False),
         ("what is left to do? " + "The export fails in the nightly run. " * 8 + "Any idea?", False),

@@ -30,7 +30,7 @@ from ralph.plan.model import PlanView
 from ralph.prompt.build import TextBounds, brief_ids, brief_text
 from ralph.prompt.recalled import before_text, elsewhere_text, later_text, recalled_text
 from ralph.recall import SESSION, Hit, held_in, session_in
-from ralph.recall.score import FLOOR, WORTH_TELLING
+from ralph.recall.score import FLOOR
 from ralph.recall.telling import answered, worth_telling
 from ralph.records.conversation import Exchange, conversation_id
 from ralph.records.iteration import Iteration
@@ -149,15 +149,20 @@ _LEAST_SHARE = 0.35
 _MOST_NATS = 30.0
 # How rare the shared words must be together: one usual word is no subject.
 _LEAST_NATS = 5.0
-# How relevant a record beside the best one must be.
-_BESIDE = 0.5
-# How near in meaning an answer without a word of the question must be.
-_SAME_MEANING = 0.5
+# How relevant a record must be: in replays, most of what scored less than this was not about the
+# work that a prompt asked for. A question may be told records that are a little less relevant.
+_LEAST_FOR_WORK = 0.6
+_LEAST_FOR_QUESTION = 0.5
+# From here on, two texts mean the same, whatever their words are.
+_SAME_MEANING = 0.6
 _PICTURE = re.compile(r"(?i)\[(?:image|screenshot)[^\]\n]{0,80}\]")
 _ADDRESS = re.compile(r"\b\w+://\S+")
-# What is asked for, and what the agent itself did or does: "can you ...?", "did you ...?".
+# What is asked for, what the agent did ("did you ...?"), and what goes on ("and the page?").
 _REQUEST = re.compile(
-    r"(?:can|could|may|might|shall|should|will|would) (?:i|it|that|this|we|you)\b|(?!how|who|why)[a-z]{2,4} you\b", re.I
+    r"^(?:and|also)\b|(?:^|[.!?] +)"
+    r"(?:(?:can|could|may|might|shall|should|will|would) (?:i|it|that|this|we|you)\b"
+    r"|(?!how|who|why)[a-z]{2,4} you\b)",
+    re.I,
 )
 # In a longer journal it takes too much time to look up how a failure was solved.
 _SHORT_JOURNAL_BYTES = 1_000_000
@@ -183,10 +188,12 @@ def recall_for_prompt(call: HookCall, prompt: str) -> str:
         ]
         if asks_memory(prompt):
             hits = _about_the_question(prompt, hits)
+            least = _LEAST_FOR_QUESTION
         else:
             common = frozenset[str]() if ralph.remote else read_common_words(ralph.project)
             hits = _about_the_prompt(prompt, hits, common)
-        chosen = _chosen(hits)
+            least = _LEAST_FOR_WORK
+        chosen = _chosen(hits, least)
         focus = focus_of(call, ralph)
         if focus is not None:
             chosen.sort(key=lambda hit: getattr(hit.record, "feature", None) != focus.feature)
@@ -203,13 +210,16 @@ def recall_for_prompt(call: HookCall, prompt: str) -> str:
     return text
 
 
-def _chosen(hits: Sequence[Hit]) -> list[Hit]:
+def _chosen(hits: Sequence[Hit], least: float) -> list[Hit]:
     """Return the few hits to tell, the most relevant first, at most two from one conversation."""
     once = sorted(_each_question_once(hits), key=lambda hit: hit.score or 0.0, reverse=True)
     told = worth_telling(once, conversations=_PROMPT_HITS, each=2, bar=_PROMPT_BAR)
-    chosen = [hit for hit in told if (hit.score or 0.0) >= WORTH_TELLING]
-    others = [hit for hit in chosen[1:] if (hit.score or 0.0) >= _BESIDE]
-    return [*chosen[:1], *others][:_PROMPT_HITS]
+    fitting = [hit for hit in told if (hit.score or 0.0) >= least or _means_the_same(hit)]
+    return fitting[:_PROMPT_HITS]
+
+
+def _means_the_same(hit: Hit) -> bool:
+    return hit.parts is not None and (hit.parts.meaning or 0.0) >= _SAME_MEANING
 
 
 def asks_memory(prompt: str) -> bool:
@@ -218,7 +228,7 @@ def asks_memory(prompt: str) -> bool:
     "Can you add ...?" asks for work, and "did you push?" is about the session under way.
     """
     plain = prompt.strip()
-    return len(plain) <= _QUESTION_CHARS and is_question(plain) and not _REQUEST.match(plain)
+    return len(plain) <= _QUESTION_CHARS and is_question(plain) and not _REQUEST.search(plain)
 
 
 def _about_the_prompt(
@@ -249,8 +259,7 @@ def _about_the_question(prompt: str, hits: Sequence[Hit]) -> list[Hit]:
     subject = _subject(prompt)
     found: list[Hit] = []
     for hit in hits if subject else ():
-        meaning = (hit.parts.meaning or 0.0) if hit.parts else 0.0
-        if meaning >= _SAME_MEANING or subject & _told_subject(hit, prompt):
+        if _means_the_same(hit) or subject & _told_subject(hit, prompt):
             found.append(hit)
     return found
 
