@@ -31,6 +31,7 @@ PURPOSES = {
     "gh pr checks 18": None,
     "npm install": None,
     "ls tests": None,
+    "workmux capture av-raf-5-review-e2e": None,
     "cat build/out.txt": None,
 }
 BREADTHS = {

@@ -20,6 +20,7 @@ RULES = [
     "every new file must have a licence header",
     "Free tools are always preferred.",
     "don't touch the vendored files",
+    "ensure that every commit has a changelog entry",
 ]
 PASSING = [
     "Add tests to ensure that source and target must not be the same.",
@@ -31,6 +32,8 @@ PASSING = [
     "fix the login form please",
     "this is not always true",
     "I don't think this is right.",
+    "confirm that we can change the page to use the new API instead of the old one",
+    "spawn an agent to move the runs, we no longer need the old folder",
 ]
 DEFERRED = [
     "retries are 0 for now, meant to be reverted back to 3 before release",

@@ -13,7 +13,7 @@ Purpose = Literal["test", "lint", "build", "run"]
 # In the order in which they are shown; a command that fits two of them is the first.
 PURPOSES: tuple[Purpose, ...] = get_args(Purpose)
 # A target that may be a program's verb, not a path.
-_VERB = re.compile(r"[a-z][\w:-]*")
+_VERB = re.compile(r"[a-z][a-z\d]*(?:[:_-][a-z\d]+){0,2}")
 
 
 def purpose_of(call: ShellCall) -> Purpose | None:

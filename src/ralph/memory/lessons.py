@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ralph.capture.rules import pattern
+from ralph.capture.solved import ELSEWHERE
 from ralph.config import Settings
 from ralph.memory.ralph import Ralph
 from ralph.memory.store import MOST_HITS
@@ -129,11 +130,15 @@ def repeated_errors(
 
 
 def with_general_fix(mistakes: Iterable[RepeatedError]) -> list[RepeatedError]:
-    """Return the mistakes whose fix is not only about the file that the error names."""
+    """Return the mistakes whose fix is not only about the file that the error names.
+
+    What was changed outside the project fixes nothing in it.
+    """
     return [
         mistake
         for mistake in mistakes
         if not set(_FILE.findall(mistake.message)) & set(_FILE.findall(mistake.fix))
+        and not mistake.fix.startswith(f"Edited {ELSEWHERE}")
     ]
 
 
