@@ -50,8 +50,9 @@ def test_nothing_is_told_unless_an_answer_is_likely() -> None:
 
 
 def test_a_prompt_needs_a_likelier_answer_than_a_chat_and_gets_the_most_relevant_first() -> None:
-    assert _chosen([hit("note", 0.95, answered=0.75)]) == []
-    assert names(_chosen([hit("second", 0.90), hit("first", 0.95)])) == ["first", "second"]
+    assert _chosen([hit("note", 0.95, answered=0.75)], 0.6) == []
+    assert names(_chosen([hit("second", 0.90), hit("first", 0.95)], 0.6)) == ["first", "second"]
+    assert names(_chosen([hit("weak", 0.55), hit("first", 0.95)], 0.6)) == ["first"]
 
 
 @given(

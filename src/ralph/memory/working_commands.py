@@ -14,6 +14,8 @@ from ralph.memory.past_work import PastWork
 
 _MOST_EACH = 2
 _MOST_CHARS = 110
+# How many of the last sessions with checks may have left a failing one.
+_SESSIONS = 2
 _WHOLE = 0
 _FILE = 2
 # A variable that is set to a path: such a call tries something out, or fits one machine.
@@ -93,9 +95,14 @@ def working_commands(commands: Sequence[KnownCommand]) -> list[KnownCommand]:
 
 
 def failing_commands(
-    commands: Sequence[KnownCommand], sessions: Collection[str]
+    commands: Sequence[KnownCommand], sessions: Collection[str] | None = None
 ) -> list[KnownCommand]:
-    """Return the commands that failed last, in one of these sessions, and not passed since."""
+    """Return the commands that failed last, in one of these sessions, and not passed since.
+
+    Without `sessions`, in one of the last two that checked something.
+    """
+    if sessions is None:
+        sessions = list(dict.fromkeys(one.origin for one in commands))[:_SESSIONS]
     found: list[KnownCommand] = []
     for place, one in enumerate(commands):
         if one.passed or one.origin not in sessions or one.breadth == _FILE:
