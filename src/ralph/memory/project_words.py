@@ -20,9 +20,10 @@ from ralph.text.tokens import tokens
 
 _FILE = "common-words.json"
 _LARGEST_BYTES = 1_000_000
-# A word is common if this share of the exchanges has it; with fewer exchanges, none is.
+# A word is common if this share of the exchanges has it, and at least so many: in a young project
+# a few exchanges about a subject are worth telling.
 _SHARE = 0.1
-_LEAST_EXCHANGES = 20
+_LEAST_EXCHANGES = 10
 _ASKED_CHARS = 600
 _ANSWER_CHARS = 1500
 
@@ -38,9 +39,8 @@ def write_common_words(project: Project, exchanges: Sequence[Exchange]) -> None:
     for exchange in exchanges:
         text = f"{exchange.user[:_ASKED_CHARS]} {exchange.assistant[:_ANSWER_CHARS]}"
         counts.update(set(tokens(text)))
-    least = _SHARE * len(exchanges)
-    is_enough = len(exchanges) >= _LEAST_EXCHANGES
-    words = sorted(word for word, count in counts.items() if count >= least) if is_enough else []
+    least = max(_LEAST_EXCHANGES, _SHARE * len(exchanges))
+    words = sorted(word for word, count in counts.items() if count >= least)
     file = project.cache / _FILE
     with contextlib.suppress(OSError):  # a read-only or full home has only its journals
         if not words:

@@ -326,6 +326,31 @@ def test_a_record_is_told_only_if_it_shares_the_subject_of_the_prompt(
     assert ("rounds totals" in told) == is_told
 
 
+def test_more_exchanges_about_a_subject_do_not_silence_the_first(
+    project: Path, tmp_path: Path
+) -> None:
+    subjects = "login avatar shipping backup cursor locale sensor voucher ledger widget".split()
+    others = Session(project, tmp_path)
+    for subject in subjects * 2:
+        others.prompts(f"Describe the {subject} module")
+        others.says(f"The {subject} module has a page of its own in the manual.")
+    others.hook("stop", last_assistant_message="It has a page of its own.")
+    for fix in (
+        "The invoice export rounds totals once now.",
+        "The invoice export is faster now.",
+        "The invoice export names the currency now.",
+    ):
+        session = Session(project, tmp_path)
+        session.prompts(f"Fix the invoice export. {fix}")
+        session.writes("shop/export.py")
+        session.says(fix)
+        session.hook("stop", last_assistant_message=fix)
+        session.hook("session-end")
+        later = Session(project, tmp_path)
+        prompt = "make the invoice export work without a network"
+        assert fix in later.hook("user-prompt-submit", prompt=prompt).context
+
+
 def test_the_common_words_of_a_project_are_no_subject(project: Path, tmp_path: Path) -> None:
     from ralph.memory.project_words import read_common_words
 
