@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from code_history import DAY, CodeHistory, body
 
-from ralph.capture.anchors import Anchor
+from ralph.capture.anchors import Anchor, line_hashes
 from ralph.memory.anchors import AnchorStore, SavedAnchor
 from ralph.recall import Standing
 
@@ -308,6 +308,18 @@ def test_importing_again_fills_the_anchors_of_old_sessions(code: CodeHistory) ->
     (code.home / "cache" / "imports" / "claude-code.json").unlink()
     code.session("cart", code.create("cart.py", body("cart")))
     assert code.standing(record) == Standing("holds")
+
+
+def test_anchors_that_are_saved_again_count_at_once(code: CodeHistory) -> None:
+    record = code.session("cart", code.create("cart.py", body("cart")))
+    code.commit("Add the cart")
+    assert code.standing(record) == Standing("holds")
+    with code.open() as ralph:
+        store = AnchorStore(ralph.project.home)
+        saved = store.of_file("cart.py")[0]
+        other = "".join(line_hashes(body("other")))
+        store.save([saved._replace(anchor=Anchor("cart.py", other))])
+    assert code.standing(record) == Standing("gone", "gone from cart.py")
 
 
 def test_what_is_forgotten_leaves_no_anchor_and_gets_none_again(code: CodeHistory) -> None:

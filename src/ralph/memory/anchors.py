@@ -107,9 +107,12 @@ class AnchorStore:
         if not rows:
             return
         insert = "INSERT OR REPLACE INTO anchor VALUES (?, ?, ?, ?, ?, ?, ?)"
+        is_again = bool(self.of_records({row[0] for row in rows}))
         # Journals have the records. Without anchors, nothing is said about their code.
         with contextlib.suppress(JournalBusy, OSError):
             self._write(lambda connection: connection.executemany(insert, rows))
+            if is_again:
+                self._drop_standings()
 
     def of_records(self, records: Collection[str]) -> dict[str, list[SavedAnchor]]:
         """Return the anchors of each of the records that has some."""
@@ -136,6 +139,9 @@ class AnchorStore:
 
         self._write(delete)
         # What was found with them names their files.
+        self._drop_standings()
+
+    def _drop_standings(self) -> None:
         for file in self.path.parent.glob(f"cache/projects/*/{STANDINGS}"):
             file.unlink(missing_ok=True)
 
@@ -165,6 +171,7 @@ class AnchorStore:
             os.close(disk.open_file(self.path, os.O_RDWR | os.O_CREAT))
         try:
             with contextlib.closing(self._open()) as connection, connection:
+                connection.executescript(_TABLES)
                 work(connection)
         except sqlite3.OperationalError as error:
             todo = "Try again when the other command is done, or free some space."
@@ -181,7 +188,6 @@ class AnchorStore:
         connection = sqlite3.connect(self.path, timeout=_BUSY_TIMEOUT_S)
         # What is deleted is overwritten.
         connection.execute("PRAGMA secure_delete = ON")
-        connection.executescript(_TABLES)
         return connection
 
 

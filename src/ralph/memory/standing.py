@@ -12,7 +12,7 @@ import bisect
 import contextlib
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -117,6 +117,8 @@ class CodeStandings:
         self._copy = WorkingCopy(project.root)
         self._files: dict[str, tuple[FileKey, Counter[str]]] = {}
         self._cache: dict[str, RememberedStanding] | None = None
+        # Whether files were deleted, by path and commit.
+        self._deleted: dict[tuple[str, str], bool] = {}
 
     def added_to(self, hits: Sequence[Hit], shared: SharedAnchors | None = None) -> list[Hit]:
         """Return the hits with how their code stands; those whose code is gone come later.
@@ -138,11 +140,12 @@ class CodeStandings:
         Without anchors, a record says so if all files that it is about are gone.
         """
         found = self.of([hit.id for hit in hits], shared)
-        if self._copy.has_history:
-            for hit in hits:
-                paths = _paths_of(hit)
-                if hit.id not in found and paths and self._are_gone(paths):
-                    found[hit.id] = Standing("gone", f"{', '.join(paths)} gone")
+        if not self._copy.has_history:
+            return found
+        for hit in hits:
+            paths = () if hit.id in found else _paths_of(hit)
+            if paths and self._are_gone(paths):
+                found[hit.id] = Standing("gone", f"{', '.join(paths)} gone")
         return found
 
     def edited_by_people(self, paths: Sequence[str], since: str) -> list[str]:
@@ -163,7 +166,17 @@ class CodeStandings:
         """Whether none of the files is there any more, though git had each of them."""
         if any(self._copy.key(path) != NO_FILE for path in paths):
             return False
-        return all(self._copy.had(path) and not self._copy.renamed(path) for path in paths)
+        commit = self._copy.commit
+        return all(self._is_deleted(path, commit) for path in paths)
+
+    def _is_deleted(self, path: str, commit: str) -> bool:
+        """Whether git had a file that is not there any more, up to the commit checked out."""
+        if (path, commit) not in self._deleted:
+            if len(self._deleted) >= _MOST_REMEMBERED:
+                self._deleted.clear()
+            is_deleted = self._copy.had(path) and not self._copy.renamed(path)
+            self._deleted[path, commit] = is_deleted
+        return self._deleted[path, commit]
 
     def of(
         self, records: Collection[str], shared: SharedAnchors | None = None
@@ -172,21 +185,24 @@ class CodeStandings:
         out."""
         if not (self._copy.has_history and (shared or self._store.exists)):
             return {}
-        anchors_of = {**(shared or {}), **self._store.of_records(records)}
         found: dict[str, Standing] = {}
         commit = self._copy.state
-        is_new = False
-        for record, anchors in anchors_of.items():
-            largest = sorted(anchors, key=lambda saved: -len(saved.anchor.lines))[:_MOST_FILES]
-            files = {saved.anchor.path: self._copy.key(saved.anchor.path) for saved in largest}
+        unknown: list[str] = []
+        for record in dict.fromkeys([*records, *(shared or {})]):
             remembered = self._remembered().get(record)
-            if remembered and remembered.fits(commit, files):
+            if remembered and remembered.fits(commit, self._keys(remembered.files)):
                 found[record] = Standing(remembered.state, remembered.text)
-                continue
-            standing = self._judge(largest)
+            else:
+                unknown.append(record)
+        theirs = {record: (shared or {}).get(record, ()) for record in unknown}
+        is_new = False
+        for record, anchors in (theirs | self._store.of_records(unknown)).items():
+            largest = sorted(anchors, key=lambda saved: -len(saved.anchor.lines))[:_MOST_FILES]
+            standing = self._judge(largest) if largest else None
             if standing is None:
                 continue
             found[record] = standing
+            files = self._keys(saved.anchor.path for saved in largest)
             self._remembered()[record] = RememberedStanding(
                 commit, files, standing.state, standing.text
             )
@@ -194,6 +210,9 @@ class CodeStandings:
         if is_new:
             self._write_cache()
         return found
+
+    def _keys(self, paths: Iterable[str]) -> dict[str, FileKey]:
+        return {path: self._copy.key(path) for path in paths}
 
     # What the files have now.
 

@@ -106,15 +106,21 @@ class WorkingCopy:
     def state(self) -> str:
         """What changes with every commit, checkout and new branch."""
         parts = [self.commit]
-        for path in (
-            self._own_folder / "HEAD",
-            Path(self._history, "refs", "heads"),
-            Path(self._history, "refs", "remotes", "origin"),
-            Path(self._history, "packed-refs"),
-        ):
+        for path in self._changing:
             with contextlib.suppress(OSError):
                 parts.append(str(path.stat().st_mtime_ns))
         return " ".join(parts)
+
+    @cached_property
+    def _changing(self) -> tuple[Path, ...]:
+        history = Path(self._history)
+        references = history / "refs"
+        return (
+            self._own_folder / "HEAD",
+            references / "heads",
+            references / "remotes" / "origin",
+            history / "packed-refs",
+        )
 
     @cached_property
     def _own_folder(self) -> Path:
