@@ -46,7 +46,8 @@ def test_blame_of_a_line(code: CodeHistory, line: Line) -> None:
     assert QUESTION in out
     found = line.well("blame", "src/cart.py:3", "--json").json
     assert (found["session"], found["found_by"], found["line"]) == (session, "trailer", 3)
-    assert line.well("show", found["record"])
+    assert "code: holds" in line.well("show", found["record"]).out
+    assert "code: holds" in line.well("search", QUESTION).out
     assert found["commit"]["subject"] == "Add the cart"
 
 
@@ -125,7 +126,8 @@ def test_a_team_shares_anchors_through_the_server(
         assert store.of_records(["0" * 16]) == {}
         # Another person's machine has the files and not the anchors.
         AnchorStore(code.home).path.unlink()
-        assert "code: holds" in line.well("show", hit.id).out + line.well("search", QUESTION).out
+        assert "code: holds" in line.well("show", hit.id).out
+        assert "code: holds" in line.well("search", QUESTION).out
         found = line.well("blame", "src/cart.py:3", "--json").json
         assert (found["record"], found["found_by"]) == (hit.id, "trailer")
         code.write("src/cart.py", body("other"))

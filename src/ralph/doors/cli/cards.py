@@ -185,7 +185,12 @@ def whereabouts(hit: Hit) -> list[Span]:
     spans: list[Span] = []
     for fact in facts:
         spans += [" | ", styled(fact)] if spans else [styled(fact)]
-    return spans + _standing(hit) + _replaced(hit)
+    return spans + current_state(hit)
+
+
+def current_state(hit: Hit) -> list[Span]:
+    """Say how a record's code stands and what replaced it, as far as that is known."""
+    return _standing(hit) + _replaced(hit)
 
 
 def _standing(hit: Hit) -> list[Span]:

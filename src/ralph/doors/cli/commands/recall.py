@@ -528,7 +528,8 @@ def conversation_result(ralph: Ralph, hit: Hit) -> Result:
 
     def show(page: Page) -> None:
         page.line((talk.title or f"Conversation of {cards.minute(talk.created)}", "bold"))
-        page.line((talk.id, "cyan"), f"  {talk.source}  {talk.project}")
+        state = cards.current_state(hit) if alone else []
+        page.line((talk.id, "cyan"), f"  {talk.source}  {talk.project}", *state)
         if found.tags:
             page.line(("tags ", "dim"), ", ".join(found.tags))
         if whole := memory.summary(talk.id, everywhere=True):
