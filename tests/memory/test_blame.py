@@ -68,6 +68,22 @@ def test_the_address_of_a_session_in_the_cloud_is_found_in_what_it_wrote(
     assert (found.session, found.record, found.found_by) == (talk(FIRST), record, "trailer")
 
 
+def test_a_session_that_read_an_address_in_the_log_is_not_the_one_it_names(
+    code: CodeHistory,
+) -> None:
+    address = "https://claude.ai/code/session_01R5HnfdYMwXXrJGAkYVE48c"
+    code.write("cart.py", body("cart"))
+    code.commit(f"Add the cart\n\nClaude-Session: {address}", day=DAY - 1)
+    shell = {"name": "Bash", "input": {"command": f"git log --grep {address}"}}
+    code.session(
+        FIRST,
+        code.edit("cart.py", "    cart_step_8", "    more_of_cart = 1\n    cart_step_8"),
+        shell,
+    )
+    found = blamed(code, "cart.py:3")
+    assert (found.session, found.record) == ("", "")
+
+
 def test_a_checkpoint_branch_says_which_session_it_was(code: CodeHistory) -> None:
     record = code.session(FIRST, code.create("cart.py", body("cart")))
     commit = code.commit("Add the cart\n\nEntire-Checkpoint: a1b2c3d4e5f6")

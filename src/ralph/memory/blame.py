@@ -259,7 +259,7 @@ class SessionFinder:
         self._lines = lines
         self._hashes = [line_hash(line.text) for line in lines]
         self._sources: dict[str, CommitSource] = {}
-        self._in_memory: dict[tuple[str, ...], list[str]] = {}
+        self._in_memory: dict[tuple[tuple[str, ...], str], list[str]] = {}
 
     def of_text(self, text: str) -> LineSession:
         """Return the newest session that left this line, for one that is in no commit."""
@@ -279,7 +279,7 @@ class SessionFinder:
             if any(item.id == iteration for item in self._all) or self._has(iteration):
                 return LineSession("", iteration, "trailer")
         if source.sessions:
-            sessions = self._sessions_in_memory(source.sessions)
+            sessions = self._sessions_in_memory(source.sessions, commit.at)
             if sessions:
                 return self._of_sessions(place, sessions, source)
             if not all(map(_is_part, source.sessions)):
@@ -302,17 +302,21 @@ class SessionFinder:
         except NotFound:
             return False
 
-    def _sessions_in_memory(self, names: tuple[str, ...]) -> list[str]:
-        """Return those of the sessions that memory has, as its conversations."""
-        if names not in self._in_memory:
-            self._in_memory[names] = [found for name in names for found in self._known(name)]
-        return self._in_memory[names]
+    def _sessions_in_memory(self, names: tuple[str, ...], at: str) -> list[str]:
+        """Return those of the sessions of a commit made then that memory has, as conversations."""
+        if (names, at) not in self._in_memory:
+            found = [session for name in names for session in self._known(name, at)]
+            self._in_memory[names, at] = found
+        return self._in_memory[names, at]
 
-    def _known(self, name: str) -> list[str]:
+    def _known(self, name: str, at: str) -> list[str]:
         known = {item.session for item in self._all}
         if _is_part(name):
-            # The id of a session in the cloud is only in what the session itself wrote.
-            return list(dict.fromkeys(item.session for item in self._all if _mentions(item, name)))
+            # The id of a session in the cloud is only in what the session itself wrote. Later ones
+            # may have read it in the log.
+            writers = [item for item in self._all if item.started <= at and _mentions(item, name)]
+            first = min(writers, key=lambda item: item.started, default=None)
+            return [first.session] if first else []
         wanted = [conversation_id(source, name) for source in BY_SOURCE]
         found = [talk for talk in wanted if talk in known]
         return found or [talk for talk in wanted if self._has(talk)]
@@ -322,7 +326,7 @@ class SessionFinder:
     ) -> LineSession:
         """Return which of the sessions that a commit names a line is from."""
         if len(source.sessions) > 1:
-            changed_it = self._that_changed(self._lines[place].path, sessions, source)
+            changed_it = self._that_changed(self._lines[place], sessions, source)
             theirs = self._work_of(changed_it or sessions)
             found = self._only_writer(place, theirs)
             sessions = changed_it
@@ -343,12 +347,12 @@ class SessionFinder:
         return [item for item in self._work if item.session in sessions]
 
     def _that_changed(
-        self, path: str, sessions: Sequence[str], source: CommitSource
+        self, line: BlamedLine, sessions: Sequence[str], source: CommitSource
     ) -> Sequence[str]:
         """Return those of the sessions of a commit that changed a file in it, if that is known."""
         if len(source.files) == len(source.sessions):
-            names = tuple(name for name in source.sessions if path in source.files[name])
-            found = self._sessions_in_memory(names)
+            names = tuple(name for name in source.sessions if line.path in source.files[name])
+            found = self._sessions_in_memory(names, line.commit.at)
             return found if len(found) == len(names) else ()
         # Without checkpoints, their work in memory tells, if all of them are there.
         if len(sessions) != len(source.sessions):
