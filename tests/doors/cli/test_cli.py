@@ -278,7 +278,7 @@ def test_what_nobody_foresaw_is_one_line_too(
     def fall(*_: object, **__: object) -> None:
         raise ZeroDivisionError("by\nzero")
 
-    monkeypatch.setattr("ralph.memory.ralph.Ralph.features", fall)
+    monkeypatch.setattr("ralph.memory.ralph.Ralph.recent", fall)
     ran = ralph("recent", "--project", project)
 
     assert ran.code == 1

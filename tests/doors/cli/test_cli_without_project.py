@@ -211,3 +211,13 @@ def test_a_backup_says_that_it_replaces_a_file(ralph: Line, shop: Path) -> None:
 
     assert "replaced" not in ralph.well("backup", file).out
     assert ralph.well("backup", file).out.endswith("The file that was there before is replaced.\n")
+
+
+def test_an_export_of_nothing_says_how_to_export_the_rest(
+    ralph: Line, shop: Path, empty_folder: Path
+) -> None:
+    ran = ralph.well("export", "-")
+
+    assert ran.out == ""
+    assert "ralph conversations export FILE --everywhere" in ran.complaint
+    assert json.loads(ralph.well("conversations", "export", "-", "--everywhere").out)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from commanding import Line
+from hooking import roomy
 from importing import gemini_folder, opencode_folder, turn, write
 from terminal import at_terminal
 
@@ -96,6 +97,7 @@ def test_a_person_without_any_sessions_is_asked_nothing(ralph: Line, home: Path)
     assert "no client has sessions on this machine (Claude Code, Codex, " in ran.complaint
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no such terminal")
 @pytest.mark.parametrize(("key", "imported"), [("\n", 4), ("n\n", 0)])
 def test_at_a_terminal_it_asks_first(ralph: Line, past: Path, key: str, imported: int) -> None:
@@ -118,6 +120,7 @@ def test_what_was_said_before_is_told_where_it_was_said(ralph: Line, past: Path)
         cwd=past,
         input=b'{"session_id": "new", "hook_event_name": "SessionStart", "source": "startup"}',
         capture_output=True,
+        env={**os.environ, **roomy()},
         check=True,
         timeout=60,
     )

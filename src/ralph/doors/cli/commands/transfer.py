@@ -66,10 +66,13 @@ def export(file: str, feature: str | None) -> Result | None:
     with context.opened() as ralph:
         lines = list(export_lines(ralph, feature=feature))
         sessions = [] if feature else ralph.conversations.list()
+        is_empty = not (lines or sessions or feature) and bool(context.elsewhere(ralph))
     text = f"Wrote {plural(len(lines), 'entry', 'entries')} to {file}."
     if sessions:
         talks = plural(len(sessions), "conversation")
         note(f"without this folder's {talks}; for those: ralph conversations export FILE")
+    elif is_empty:
+        note("nothing in this folder; for others: ralph conversations export FILE --everywhere")
     return _written(file, lines, Result({"file": file, "entries": len(lines)}, text))
 
 
