@@ -82,6 +82,12 @@ def test_a_title_is_the_clients_else_the_plans_else_the_request() -> None:
             "Look at the PR comments: Round the tax",
         ),
         (["look at the PR comments"], "", ["All tests pass."], "Look at the PR comments"),
+        (
+            ["look at the PR comments"],
+            "",
+            ["Look at the PR comments: Rounded the tax of an order."],
+            "Look at the PR comments: Rounded the tax of an order",
+        ),
         (["y", "yes"], "", [], "Y"),
     ],
 )

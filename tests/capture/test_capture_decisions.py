@@ -80,6 +80,7 @@ NO_DECISIONS = [
     "Let me use a Perl one-liner instead of sed because it handles many lines.",
     "I'll use the Grep tool instead of Bash because it is faster.",
     "I'll use jwt.",
+    "The real issue is deeper though, because the lock is not the only cause of it.",
     "Changed [app/settings.json](/srv/shop/app/settings.json) so the settings now use:",
     "I'm reading the log now so we fix the line instead of guessing",
     "I'll use the `stack` skill here because you asked for a stack",

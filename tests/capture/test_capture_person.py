@@ -375,6 +375,7 @@ def test_a_commit_is_a_decision_unless_it_keeps_house() -> None:
         "Merge branch 'x' into main",
         "chore: release 1.2.3",
         "docs: update changelog",
+        "fixup! Use one lock instead of two",
         "wip",
     ):
         assert committed(subject) is None
@@ -428,6 +429,7 @@ def test_hostile_words_take_no_longer_than_their_length(piece: str) -> None:
         "please continue the work, and ensure the branch is up to date",
         "the question is if it should have a start or an end",
         "are we 100% safe to never send the address of an order?",
+        "No matching orders found on the server.",
         "Suggested fix: do not parse the name of an order again after it was inserted.",
     ],
 )

@@ -461,3 +461,13 @@ def test_no_line_raises_and_every_line_is_itself_again(line: str) -> None:
     assert again(call, call, None)
     assert call.hint in line
     assert len(short(line)) < 100
+
+
+def test_on_windows_the_folder_of_a_call_is_told_from_where_it_failed() -> None:
+    start = {**INIT, "cwd": "D:\\shop"}
+    failed = fail(
+        "go build ./...", "pattern ./...: directory prefix . does not contain main module"
+    )
+    passed = bash("cd /d/shop/src && go build ./...", "")
+    [error] = run(start, *failed, *passed, ended()).errors
+    assert error.resolution == "`go build ./...` in the folder `src` passed."

@@ -224,6 +224,10 @@ TEXT = (
         ("2) add a form", "Add a form"),
         ("merge this PR https://example.org/shop/pull/12", "Merge this PR #12"),
         ("why did https://example.org/runs/7/job/84641515103 fail", "Why did job fail"),
+        ("https://example.org/runs/84641515103 the build is slow", "The build is slow"),
+        ("I'd like us to show the tax", "Show the tax"),
+        ("I got this feedback for the branch: the tax is wrong", "The tax is wrong"),
+        ("I think the orders had no tax, but\n```\ntax: 0\n```", "I think the orders had no tax"),
     ],
 )
 def test_a_title_has_no_courtesies_and_no_folders(prompt: str, title: str) -> None:

@@ -746,7 +746,9 @@ def _with_result(title: str, others: Iterable[str], results: Sequence[str]) -> s
     """Return a title like "Look at the PR comments" with what was found or done then."""
     title = title.rstrip(" .:;,!-?()")
     room = TITLE_CHARS - len(title) - len(": ")
-    told = next(filter(names_its_subject, map(_told_result, ([text] for text in results))), "")
+    # The title of an exchange may be this one with what was done then.
+    done = (_told_result([text.removeprefix(title).lstrip(" .:")]) for text in results)
+    told = next(filter(names_its_subject, done), "")
     told = told or next(filter(names_its_subject, others), "")
     return f"{title}: {short_title(told, room)}" if told and room > _LEAST_TOLD else title
 

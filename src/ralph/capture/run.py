@@ -310,7 +310,7 @@ class RunFindings(LineReader):
         self, command: str, output: str, *, failed: bool, base: str | None = None
     ) -> outputs.CommandOutput:
         """Read a finished shell command: note the files it changed, return what it printed."""
-        base = base or self.cwd
+        base = plain_path(base) if base else self.cwd
         effects, here = shell.file_effects(command, base)
         if not failed and "worktree add" in command and len(self._roots) < _MOST_ROOTS:
             # Another working copy of the same repository: its files are the project's.

@@ -65,7 +65,8 @@ def title_of(user: str) -> str:
         title = title[lead.end() :]
         if lead.re is rule("asks for a deed"):
             closing = " .:;,!-?"  # "Can you fix it?" is a request, not a question
-    return _capitalized(short_title(title.rstrip(closing)).rstrip(closing))
+    title = short_title(title.rstrip(closing)).rstrip(closing)
+    return _capitalized(rule("hanging").sub("", title))
 
 
 def plain_title(title: str) -> str:
@@ -131,8 +132,9 @@ def _named_page(url: re.Match[str]) -> str:
     if len(folders) < 2:
         return address if len(address) <= _LONGEST_ADDRESS else host
     if folders[-1].isdigit():
-        is_id = len(folders[-1]) > _LONGEST_NUMBER
-        return folders[-2] if is_id else f"{folders[-2]}/{folders[-1]}"
+        if len(folders[-1]) <= _LONGEST_NUMBER:
+            return f"{folders[-2]}/{folders[-1]}"
+        return folders[-2] if url.start() else ""
     page = folders[-1]
     is_name = rule("page name").fullmatch(page) is not None
     return page if is_name and len(page) <= _LONGEST_PAGE else host
