@@ -130,6 +130,7 @@ GROUPS = (
         "where journals and index are, and how long to wait",
         {
             "journal_url": "PostgreSQL server of the journals",
+            "vector_store": "What keeps the index",
             "qdrant_url": "Qdrant server of the index",
             "qdrant_api_key": "Qdrant: key",
             "qdrant_binary": "Qdrant: program that Ralph starts",
