@@ -347,7 +347,7 @@ def test_more_exchanges_about_a_subject_do_not_silence_the_first(
         session.hook("stop", last_assistant_message=fix)
         session.hook("session-end")
         later = Session(project, tmp_path)
-        prompt = "make the invoice export work without a network"
+        prompt = "fix the invoice export on Windows"
         assert fix in later.hook("user-prompt-submit", prompt=prompt).context
 
 
