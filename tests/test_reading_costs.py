@@ -116,7 +116,7 @@ def untyped_arguments() -> int:
         (complex_functions, 47),
         (ways_through_the_worst_function, 49),
         (switches_on_the_memories, 64),
-        (remote_checks, 46),
+        (remote_checks, 15),
         (untyped_arguments, 64),
     ],
 )

@@ -80,7 +80,11 @@ class ClientTable(dict[str, Client]):
         return self[name]
 
     def __contains__(self, name: object) -> bool:
-        return super().__contains__(name) or (load_installed() and super().__contains__(name))
+        if super().__contains__(name):
+            return True
+        # An agent may also be a command as a person types it, or not be known yet.
+        may_be_client = isinstance(name, str) and name.replace("-", "").isalnum()
+        return may_be_client and load_installed() and super().__contains__(name)
 
 
 CLIENTS = [

@@ -25,7 +25,6 @@ from ralph.errors import BadInput, LoopBusy
 from ralph.loop.process import LOCK, AgentEnd, AgentProcess
 from ralph.memory.project import server_wishes
 from ralph.memory.ralph import Ralph
-from ralph.memory.servers import ADDRESS
 from ralph.plan.edit import project_file
 from ralph.plan.guard import Snapshot
 from ralph.plan.model import Discipline, Task
@@ -130,7 +129,7 @@ def ralph_server(ralph: Ralph, project: Path, *words: str) -> Entry:
     program, *isolated = python()
     env = {"RALPH_HOME": str(ralph.project.home), "RALPH_PROJECT": str(project)}
     # The token stays in Ralph's home, never in the agent's files or environment.
-    env |= {ADDRESS: ralph.where} if ralph.remote else {}
+    env |= ralph.variables
     # Not the displayed value: for a secret it only says whether there is one.
     env |= {
         f"RALPH_{one.key.upper()}": variable_text(one.key, getattr(ralph.config.settings, one.key))

@@ -24,7 +24,6 @@ from ralph.memory.drafts import drafts_of
 from ralph.memory.feature import SavedIteration
 from ralph.memory.lessons import repeated_errors
 from ralph.memory.ralph import Ralph
-from ralph.memory.servers import ADDRESS
 from ralph.memory.standing import CodeStandings
 from ralph.plan.edit import (
     drop_vanished,
@@ -375,7 +374,7 @@ class IterationRunner:
                 given=agents.run_variables(
                     self.plan, task.feature, "" if review else task.id, work.started_at
                 )
-                | ({ADDRESS: self.ralph.where} if self.ralph.remote else {}),
+                | self.ralph.variables,
                 observe=lambda idle: self._guard.observe(snapshot, idle=idle),
                 scripts=agents.plan_scripts(self.plan, task),
             )

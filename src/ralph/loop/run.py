@@ -26,11 +26,10 @@ from ralph.errors import BadInput, NotFound, RalphError
 from ralph.loop import git
 from ralph.loop.agent import AgentDriver, Listener, permission_lines, tell
 from ralph.loop.iteration import IterationResult, IterationRunner, history, last_number
-from ralph.memory.checkpoints import CheckpointResult, prune_if_due
+from ralph.memory.checkpoints import CheckpointResult
 from ralph.memory.knowledge import Context
 from ralph.memory.lessons import lessons, portable, technology_of, used
 from ralph.memory.ralph import Ralph
-from ralph.memory.status import status
 from ralph.plan.edit import cycles, ready
 from ralph.plan.model import Task
 from ralph.plan.store import Plan
@@ -101,8 +100,7 @@ class Orchestrator(msgspec.Struct, eq=False):
     def begin(self) -> None:
         """Remove expired knowledge, at most once a day."""
         with self._careful("not pruned"):
-            if not self.ralph.remote:
-                prune_if_due(self.ralph.knowledge)
+            self.ralph.knowledge.prune_if_due()
 
     def context(self, facts: PromptFacts) -> Context | None:
         """Return other projects' knowledge for the agent's prompt."""
@@ -159,7 +157,7 @@ class Orchestrator(msgspec.Struct, eq=False):
         with self._careful("not published"):
             knowledge = self.ralph.knowledge
             gives = self._settings.knowledge_give
-            if not gives or not (self.ralph.remote or knowledge.staged()):
+            if not gives or not knowledge.has_staged():
                 return
             # A checkpoint may be killed at any moment and repeated later, so a daemon will do.
             thread = threading.Thread(target=publish, name="ralph-checkpoint", daemon=True)
@@ -326,7 +324,7 @@ class _LoopRun:
 
     def go(self) -> RunResult:
         try:
-            rag = status(self._ralph)
+            rag = self._ralph.status()
             self._iterating.memory_on = rag.available
             self._tell("memory", line=rag.line, available=rag.available)
             self._show_permissions()

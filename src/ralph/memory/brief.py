@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -118,12 +117,8 @@ def brief(
 ) -> Brief:
     """Return what matters now; everything is empty if nothing was planned, said or done yet.
 
-    For a memory on a server, the server's own plan counts. `without` are conversations to leave
-    out, because the model has them.
+    `without` are conversations to leave out, because the model has them.
     """
-    there: Any = ralph
-    if ralph.remote:
-        return there.brief(focus)  # type: ignore[no-any-return]
     found = [_feature(ralph, view, focus, *one) for one in _features_now(ralph, view, focus)]
     features = tuple(one for one in found if one is not None)
     runs = [one.errors for now in features for one in now.told]

@@ -241,6 +241,10 @@ class Conversations:
 
     # -- looking up
 
+    def known(self, ids: Collection[str]) -> set[str]:
+        """Return those of the ids that were ever saved here, forgotten or not."""
+        return self.stream.known(ids)
+
     def states(self, *, everywhere: bool = False) -> dict[str, ConversationState]:
         """Return the state of every conversation, by its id."""
         found: dict[str, ConversationState] = {}

@@ -152,12 +152,13 @@ class ProjectStream(Stream):
         last = max((located.record.number for located in self._fold.records()), default=0)
         return [unasked(one.record, self.when(one.record, last), found) for one, found in pairs]
 
-    def drop_index(self) -> None:
+    def drop_index(self) -> bool:
         """Remove the collection from the index until something new is saved; the journal stays
-        (F14)."""
+        (F14). Return whether the index is here."""
         disk.create(self.store.dropped / file_name(self.name), b"")
         index = self.store.index
         index.with_repair(lambda: index.store.drop(self.target().name))
+        return True
 
     def search_again(self) -> None:
         """Index what was just written, even for a feature that had been deleted."""

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ralph.journal.copies import copy_journals, restore_lines
-from ralph.journal.file import JournalFolder
 from ralph.memory.ralph import Ralph
 
 
@@ -14,9 +13,7 @@ class JournalCopies:
     """Copies of one project's journals; there are none if the journals are on a server."""
 
     def __init__(self, ralph: Ralph) -> None:
-        self._journals: JournalFolder | None = None
-        if not ralph.remote and isinstance(ralph.store.journals, JournalFolder):
-            self._journals = ralph.store.journals
+        self._journals = ralph.journal_files
 
     def take(self, folder: Path) -> list[str]:
         """Copy all journals to the folder; return the names of the files."""

@@ -198,6 +198,14 @@ class Knowledge(Stream):
         """Forget entries of all projects published longer ago than `knowledge_keep_days`."""
         return checkpoints.prune(self, dry_run=dry_run, at=at)
 
+    def prune_if_due(self) -> None:
+        """Forget what is too old, at most once a day."""
+        checkpoints.prune_if_due(self)
+
+    def has_staged(self) -> bool:
+        """Whether something waits for a checkpoint in this project."""
+        return bool(self.staged())
+
     def write(self, project: str, draft: Draft) -> None:
         """Append one line to a project's journal."""
         self.account(project).journal.append([draft])

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -172,9 +172,6 @@ def solved(
     """
     if not tells(message):
         return None
-    there: Any = ralph
-    if ralph.remote:
-        return there.solved(message, feature)  # type: ignore[no-any-return]
     wanted = signature(message)
     asked = Question(message[:_ASKED_CHARS], _CANDIDATES, 0.0, every=True)
     features = ralph.features() if feature is None else [ralph.feature(feature)]

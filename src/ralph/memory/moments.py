@@ -47,7 +47,7 @@ def write_moments(ralph: Ralph) -> None:
 
     A memory on a server has none: what its people said is not on this machine.
     """
-    if ralph.remote or not ralph.reads_private_notes:
+    if not ralph.reads_private_notes:
         return
     exchanges = newest_exchanges(ralph)
     notes = notes_of(ralph)

@@ -15,6 +15,7 @@ from ralph import disk
 from ralph.config import Config, home_folder, load
 from ralph.errors import BadInput, NotAProject, NotFound
 from ralph.index.sync import Progress
+from ralph.journal.file import JournalFolder
 from ralph.memory.anchors import SavedAnchor
 from ralph.memory.conversations import Conversations
 from ralph.memory.feature import FeatureMemory, NoteMemory, SavedIteration
@@ -43,10 +44,16 @@ from ralph.records.note import NOTE, Author, Note, make_note
 
 if TYPE_CHECKING:
     from ralph import index
+    from ralph.memory.brief import Brief
+    from ralph.memory.conversations import ProjectCount
     from ralph.memory.file_work import FileWork
     from ralph.memory.invocations import HowTo
     from ralph.memory.knowledge import Knowledge
+    from ralph.memory.lessons import Solved
     from ralph.memory.plan_stream import PlanStream
+    from ralph.memory.project import Focus
+    from ralph.memory.status import RagStatus
+    from ralph.plan.model import PlanView
 
 
 class Ralph:
@@ -75,6 +82,94 @@ class Ralph:
     def where(self) -> str:
         """The project's folder, or its address on a server."""
         return str(self.project.root)
+
+    # -- what a memory on a server does in another way: see RemoteRalph
+
+    @property
+    def place(self) -> str:
+        """Where it is, in words for people."""
+        return f"project {self.where}"
+
+    @property
+    def has_project(self) -> bool:
+        """Whether there is a project that others can share, not a plain folder."""
+        return self.project.exists
+
+    @property
+    def saves_to(self) -> str:
+        """Where a note for everybody is saved, in words for people."""
+        return "for the project"
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment variables with which another process finds this memory."""
+        return {}
+
+    @property
+    def progress(self) -> Progress | None:
+        """What is told how far a long indexing is."""
+        return self.store.progress
+
+    @property
+    def waiting(self) -> int:
+        """How many calls wait on this machine for a server."""
+        return 0
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether the journals answer, so that an empty memory is known to be empty."""
+        return self.store.journals.trouble() is None
+
+    @property
+    def journal_files(self) -> JournalFolder | None:
+        """The journals of the project, if they are files here."""
+        journals = self.store.journals
+        return journals if isinstance(journals, JournalFolder) else None
+
+    @property
+    def silent_ids(self) -> frozenset[str]:
+        """The ids of what is not told unasked any more."""
+        from ralph.memory.uses import read_silent
+
+        return read_silent(self.project)
+
+    @property
+    def common_words(self) -> frozenset[str]:
+        """The words that say little in this project."""
+        from ralph.memory.project_words import read_common_words
+
+        return read_common_words(self.project)
+
+    def other_projects(self) -> list[ProjectCount] | None:
+        """Return what each other project has in Ralph's home; None if that is not known."""
+        return self.conversations.other_projects()
+
+    def status(self) -> RagStatus:
+        """Return whether memory works, and how much is in it."""
+        from ralph.memory.status import status
+
+        return status(self)
+
+    def brief(
+        self, view: PlanView, focus: Focus | None, *, without: frozenset[str] = frozenset()
+    ) -> Brief:
+        """Return what someone who starts to work here should know."""
+        from ralph.memory.brief import brief
+
+        return brief(self, view, focus, without=without)
+
+    def solved(
+        self,
+        message: str,
+        *,
+        feature: str | None = None,
+        file: str | None = None,
+        budget_s: float | None = None,
+    ) -> Solved | None:
+        """Return how this project solved an error before."""
+        from ralph.memory.lessons import solved
+
+        return solved(self, message, feature=feature, file=file, budget_s=budget_s)
 
     @functools.cached_property
     def conversations(self) -> Conversations:

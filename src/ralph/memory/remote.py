@@ -46,8 +46,9 @@ from ralph.memory.lessons import Solved
 from ralph.memory.outbox import Outbox, portions
 from ralph.memory.project import Focus, Project
 from ralph.memory.remote_values import OnServer
-from ralph.memory.servers import find_login
+from ralph.memory.servers import ADDRESS, find_login
 from ralph.memory.standing import CodeStandings, keep_anchors
+from ralph.memory.status import Health, RagStatus, off, status_there
 from ralph.memory.store import Answer, find_id
 from ralph.recall import PERSON, Hit, Scope
 from ralph.recall.kinds import KINDS
@@ -59,10 +60,12 @@ from ralph.records.iteration import KIND as ITERATION
 from ralph.records.iteration import RECENT_COUNT, Iteration
 from ralph.records.knowledge import Entry, entry_from_plain
 from ralph.records.note import Author, Note, make_note
+from ralph.text.signature import tells
 from ralph.wire import BUSY, Deadline, Reply, Wire, usable_url
 
 if TYPE_CHECKING:
     from ralph.memory.ralph import Ralph
+    from ralph.plan.model import PlanView
 
 _log = logging.getLogger("ralph")
 TIMEOUT_S = 35.0
@@ -146,6 +149,41 @@ class RemoteRalph(OnServer):
         """The server's address."""
         return f"<RemoteRalph {self.where}>"
 
+    # -- what a memory on this machine does in another way
+
+    has_project = True
+    # What people said privately, what was used and which words are common is not known here.
+    reads_private_notes = False
+    silent_ids = frozenset[str]()
+    common_words = frozenset[str]()
+    is_reached = True
+    progress = None
+    journal_files = None
+
+    @property
+    def place(self) -> str:
+        """Where it is, in words for people."""
+        return f"server {self.where}"
+
+    @property
+    def saves_to(self) -> str:
+        """Where a note for everybody is saved, in words for people."""
+        waits = self.outbox is not None and self.outbox.holds
+        return "on this machine until the server takes it" if waits else "on the server"
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment variables with which another process finds this memory."""
+        return {ADDRESS: self.where}
+
+    @property
+    def waiting(self) -> int:
+        """How many calls wait on this machine for the server."""
+        return 0 if self.outbox is None else len(self.outbox.calls())
+
+    def other_projects(self) -> None:
+        """Nothing is known about other projects."""
+
     # -- asking
 
     def search(self, query: str, **narrowing: Any) -> Answer:
@@ -174,19 +212,37 @@ class RemoteRalph(OnServer):
         """Which commands did in earlier sessions what the question asks for."""
         return msgspec.convert(self.call("GET", f"/how?{urlencode({'q': question})}"), HowTo)
 
-    def brief(self, focus: Focus | None) -> Brief:
-        """Return what someone who starts to work here should know."""
+    def brief(
+        self, view: PlanView, focus: Focus | None, *, without: frozenset[str] = frozenset()
+    ) -> Brief:
+        """Return what someone who starts to work here should know, by the server's own plan."""
         query = {} if focus is None else {"feature": focus.feature, "task": focus.task_id}
         told = self.call("GET", f"/brief?{urlencode(values.given_only(query))}")
         return msgspec.convert(told, Brief, strict=False)
 
-    def solved(self, message: str, feature: str | None) -> Solved | None:
+    def solved(
+        self,
+        message: str,
+        *,
+        feature: str | None = None,
+        file: str | None = None,
+        budget_s: float | None = None,
+    ) -> Solved | None:
         """How this project solved an error before."""
+        if not tells(message):
+            return None
         told = self.call("POST", "/solved", {"error": clean_text(message), "feature": feature})
         return msgspec.convert(told, Solved | None)
 
-    def status(self) -> dict[str, Any]:
-        """Whether memory is available there."""
+    def status(self) -> RagStatus:
+        """Whether memory is available there; a token for one feature gets little."""
+        try:
+            return status_there(Health(True, "on the server"), self.raw_status())
+        except JournalDown as error:
+            return status_there(off(error), {})
+
+    def raw_status(self) -> dict[str, Any]:
+        """What the server says about itself."""
         found: dict[str, Any] = self.call("GET", "/status", timeout_s=_STATUS_TIMEOUT_S)
         return found
 
@@ -282,7 +338,7 @@ class RemoteRalph(OnServer):
         try:
             self.call("POST", path, body, waits=False)
         except NotFound as error:
-            self.status()  # fails if it is the project that is not found
+            self.raw_status()  # fails if it is the project that is not found
             raise BadInput(error.what) from None
 
     @property
@@ -304,7 +360,7 @@ class RemoteRalph(OnServer):
 
     def features(self) -> list[RemoteFeature]:
         """Every feature with records, or those that the token may see."""
-        counted = self.status().get("features")
+        counted = self.raw_status().get("features")
         names = [one["feature"] for one in counted or ()]
         names = names if counted is not None else [x["name"] for x in self.call("GET", "/features")]
         return [self.feature(name) for name in names]
@@ -444,6 +500,14 @@ class RemoteFeature(OnServer):
                 raise
         return [*found, *self._waiting(max((x.record.number for x, _ in found), default=0))]
 
+    def drop_index(self) -> bool:
+        """Return False: the server manages its own index."""
+        return False
+
+    def of_run(self, run: str) -> list[tuple[JournalRecord, Iteration]]:
+        """Return nothing: the server itself knows which runs it has."""
+        return []
+
     def _located(self, plain: Mapping[str, Any]) -> tuple[JournalRecord, Iteration]:
         one = msgspec.convert(plain["record"], Iteration, strict=False)
         number = one.iteration_number or 0
@@ -481,6 +545,10 @@ class RemoteConversations(OnServer):
             told = self.ralph.save("/sessions", msgspec.to_builtins(body))
             fresh |= {one["id"]: one["fresh"] for one in told or ()}
         return [SavedExchange(one.id, one, fresh.get(one.id, True)) for one in ready]
+
+    def known(self, ids: Collection[str]) -> set[str]:
+        """Return nothing: the server itself knows what it has."""
+        return set()
 
     def bury(self, ids: Collection[str], *, reason: str) -> None:
         """Nothing to do: what a pause covers never left this machine."""
@@ -564,6 +632,13 @@ class RemoteKnowledge(OnServer):
     def capture_all(self, entries: Sequence[Entry]) -> list[SavedEntry]:
         """Stage these, one after another."""
         return [self.capture({**one.to_json(), "project": ""}) for one in entries]
+
+    def prune_if_due(self) -> None:
+        """Nothing to do: the server prunes."""
+
+    def has_staged(self) -> bool:
+        """Whether something may wait for a checkpoint; only the server knows."""
+        return True
 
     def capture(self, plain: Mapping[str, Any]) -> SavedEntry:
         """Stage a failure with its verified solution, a rejected or an approved gate."""

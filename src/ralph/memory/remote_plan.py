@@ -12,7 +12,7 @@ from ralph.errors import BadInput
 from ralph.memory.remote import RemoteRalph
 from ralph.memory.remote_values import OnServer
 from ralph.plan.learnings import AddedLearning
-from ralph.plan.model import Feature, Kind, PlanView, Task
+from ralph.plan.model import Feature, Kind, PlanView, Problem, Task
 from ralph.records.learning import Learning
 
 _T = TypeVar("_T")
@@ -43,31 +43,44 @@ class RemotePlan(OnServer):
         """One task."""
         return self._ask(Task, "GET", "tasks", task_id)
 
-    def create_feature(self, name: str, patch: Mapping[str, Any]) -> Feature:
-        """Add a feature."""
-        return self._ask(Feature, "POST", "features", body={**patch, "name": name})
+    @property
+    def edits(self) -> RemotePlan:
+        """The changes to it: the server makes them."""
+        return self
 
-    def create_task(self, feature: str, title: str, patch: Mapping[str, Any]) -> Task:
-        """Add a task."""
-        return self._ask(Task, "POST", "tasks", body={**patch, "feature": feature, "title": title})
+    def errors(self, *kinds: str) -> list[Problem]:
+        """Return nothing: the server tells its own people what cannot be read."""
+        return []
 
-    def update_feature(self, name: str, patch: Mapping[str, Any]) -> Feature:
-        """Change only the given fields."""
-        return self._ask(Feature, "PATCH", "features", name, body=patch)
+    def create(self, kind: Kind, *args: Any) -> Feature | Task:
+        """Add a feature (name, patch) or a task (feature, title, patch)."""
+        if kind == "features":
+            name, patch = args
+            return self._ask(Feature, "POST", "features", body={**patch, "name": name})
+        if kind == "tasks":
+            feature, title, patch = args
+            body = {**patch, "feature": feature, "title": title}
+            return self._ask(Task, "POST", "tasks", body=body)
+        raise BadInput(_NO_DISCIPLINES, todo=_THERE)
 
-    def update_task(
+    def update(
         self,
-        task_id: object,
+        kind: Kind,
+        key: object,
         patch: Mapping[str, Any],
         *,
         comment: str | None = None,
         author: str | None = None,
-    ) -> Task:
+    ) -> Feature | Task:
         """Change only the given fields; a comment is signed with the token's name."""
+        if kind == "features":
+            return self._ask(Feature, "PATCH", "features", key, body=patch)
+        if kind == "disciplines":
+            raise BadInput(_NO_DISCIPLINES, todo=_THERE)
         if author is not None:
             raise BadInput("the server signs comments with the token's name", todo="Omit --author.")
         given = patch if comment is None else {**patch, "comment": comment}
-        return self._ask(Task, "PATCH", "tasks", task_id, body=given)
+        return self._ask(Task, "PATCH", "tasks", key, body=given)
 
     def delete(self, kind: Kind, key: object) -> None:
         """Delete an entry; refused while tasks belong to it or wait for it."""

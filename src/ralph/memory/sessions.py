@@ -562,8 +562,7 @@ def unkept(
     """
     homes = [conversation_id(source, one.session_id or session) for one in seen]
     ids = {exchange_id(home, one.key): one for home, one in zip(homes, seen, strict=True)}
-    # A server itself knows what it has.
-    known = set[str]() if ralph.remote else ralph.conversations.stream.known(ids)
+    known = ralph.conversations.known(ids)
     return [one for identity, one in ids.items() if identity not in known]
 
 
@@ -582,7 +581,7 @@ def keep_iteration(
         return None
     run = run_name(seen.session_id or session, seen.key, source)
     memory = ralph.feature(work.feature)
-    if not ralph.remote and memory.of_run(run):
+    if memory.of_run(run):
         return None
     task = work.task
     iteration = captured.to_iteration(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from ralph.config import Settings
-from ralph.errors import EmbedderOff, JournalDown, MemoryOff
+from ralph.errors import EmbedderOff, MemoryOff
 from ralph.index import CollectionSize, Corrupt, Embedder
 from ralph.index.sync import IndexSpec, is_current
 from ralph.memory.ralph import Ralph
@@ -57,22 +57,14 @@ class RagStatus(msgspec.Struct, frozen=True):
     line: str
 
 
-def _status_there(there: Any) -> RagStatus:
-    """Return what the server says; a token for one feature gets little."""
-    health = Health(True, "on the server")
-    told = {}
-    try:
-        told = there.status()
-    except JournalDown as error:
-        health = _off(error)
+def status_there(health: Health, answer: Mapping[str, Any]) -> RagStatus:
+    """Return what a server says; a token for one feature gets little."""
     usual = RagStatus(health.ok, health, health, None, None, {}, [], _line(health, health))
-    return msgspec.convert({**plain(usual), **told}, RagStatus)
+    return msgspec.convert({**plain(usual), **answer}, RagStatus)
 
 
 def status(ralph: Ralph) -> RagStatus:
     """Return the status. Changes nothing, but may create an empty index file."""
-    if ralph.remote:
-        return _status_there(ralph)
     embedder = ralph.store.embedder
     health = _embedder(embedder)
     index, features = _index(ralph)
@@ -155,11 +147,11 @@ def _embedder(embedder: Embedder | None) -> Health:
     try:
         embedder.check()
     except EmbedderOff as error:
-        return _off(error)
+        return off(error)
     return Health(True, f"{embedder.title} {embedder.dims}d")
 
 
-def _off(error: MemoryOff | Corrupt) -> Health:
+def off(error: MemoryOff | Corrupt) -> Health:
     """Return what is wrong; for a server also which one, so that a person knows where to look."""
     if isinstance(error, Corrupt):
         return Health(False, f"the index is damaged ({error})", _REBUILD)
@@ -173,7 +165,7 @@ def _index(ralph: Ralph) -> tuple[Health, list[FeatureCount]]:
     try:
         store.check()
     except (MemoryOff, Corrupt) as error:
-        trouble = _off(error)
+        trouble = off(error)
     features: list[FeatureCount] = []
     for memory in ralph.features():
         journalled = len(memory.records())
@@ -184,7 +176,7 @@ def _index(ralph: Ralph) -> tuple[Health, list[FeatureCount]]:
                 size = _size(memory)
                 current = is_current(store, memory.target())
             except (MemoryOff, Corrupt) as error:
-                trouble = _off(error)
+                trouble = off(error)
         features.append(FeatureCount(memory.name, journalled, size.records, size.waiting, current))
     return trouble or Health(True, f"{store.title} ok"), features
 

@@ -7,7 +7,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -16,10 +16,13 @@ from ralph.current_run import feature_of_agent
 from ralph.errors import BadPlan, NotFound, PlanBusy
 from ralph.plan import model
 from ralph.plan.fields import read_view
-from ralph.plan.model import KINDS, Data, Kind, PlanView
+from ralph.plan.model import KINDS, Data, Kind, PlanView, Problem
 from ralph.plan.yaml import PlanFile
 from ralph.records import now
 from ralph.state_folders import state_folder
+
+if TYPE_CHECKING:
+    from ralph.plan.edits import PlanEdits
 
 Entry = TypeVar("Entry")
 LOCK_TIMEOUT_S = 30.0
@@ -125,9 +128,6 @@ class WriteLog:
 class Plan:
     """The plan of the project in a folder. Any number of processes may read and change it."""
 
-    # Whether it is on a server.
-    remote = False
-
     def __init__(
         self,
         project: Path,
@@ -173,6 +173,17 @@ class Plan:
     def read(self, *kinds: Kind) -> PlanView:
         """Return what can be read in these files, with its problems; only bad YAML raises."""
         return read_view({kind: self.document(kind) for kind in kinds or KINDS})
+
+    def errors(self, *kinds: Kind) -> list[Problem]:
+        """Return what in these files could not be read."""
+        return [each for each in self.read(*kinds).problems if each.severity == "error"]
+
+    @property
+    def edits(self) -> PlanEdits:
+        """The changes that a person or an agent makes to it."""
+        from ralph.plan.edits import PlanEdits  # it needs this module
+
+        return PlanEdits(self)
 
     def load(self) -> PlanView:
         """Return everything, or raise the first error with its place (F36)."""

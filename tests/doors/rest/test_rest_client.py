@@ -195,4 +195,4 @@ def test_the_status_of_a_server_that_hangs_is_not_waited_for_long(
             open_ralph(address, token="ralph_any") as ralph,
             pytest.raises(JournalDown, match=r"no answer within 0\.25 s"),
         ):
-            cast(RemoteRalph, ralph).status()
+            cast(RemoteRalph, ralph).raw_status()

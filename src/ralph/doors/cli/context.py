@@ -293,9 +293,9 @@ def deliver(ralph: Any) -> None:
 
 def elsewhere(ralph: Ralph) -> str:
     """Return a sentence on what other projects have, for a list that is empty here; or ""."""
-    if ralph.remote or in_agents_run():
+    if in_agents_run():
         return ""
-    projects = ralph.conversations.other_projects()
+    projects = ralph.other_projects()
     if not projects:
         return ""
     total = plural(sum(count.conversations for count in projects), "conversation")

@@ -21,11 +21,9 @@ from ralph.doors.hooks.messages import indexing_message, shown_message
 from ralph.errors import BadInput
 from ralph.memory.general_fixes import fix_elsewhere
 from ralph.memory.project import Focus, project_or_folder, read_focus
-from ralph.memory.project_words import read_common_words
 from ralph.memory.ralph import open_ralph
 from ralph.memory.servers import ADDRESS
 from ralph.memory.store import INCOMPLETE, Answer
-from ralph.memory.uses import read_silent
 from ralph.plan.model import PlanView
 from ralph.prompt.build import TextBounds, brief_ids, brief_text
 from ralph.prompt.recalled import before_text, elsewhere_text, later_text, recalled_text
@@ -120,12 +118,10 @@ def text_now(call: HookCall, ralph: Ralph, *, without: frozenset[str] = frozense
 
     `without` are conversations to leave out.
     """
-    from ralph.memory.brief import brief
-
     settings = ralph.config.settings
     if not settings.hook_inject:
         return StoredBrief("", [], settings.hook_messages, [])
-    now = brief(ralph, plan_view(call), focus_of(call, ralph), without=without)
+    now = ralph.brief(plan_view(call), focus_of(call, ralph), without=without)
     text = brief_text(now, text_bounds(_SESSION_TOKENS))
     return StoredBrief(text, brief_ids(now, text), settings.hook_messages, now.origins)
 
@@ -180,7 +176,7 @@ def recall_for_prompt(call: HookCall, prompt: str) -> str:
         if is_incomplete:
             start_indexing(call)
         # Show each record only once in a session.
-        silent = frozenset() if ralph.remote else read_silent(ralph.project)
+        silent = ralph.silent_ids
         hits = [
             hit
             for hit in answer
@@ -190,7 +186,7 @@ def recall_for_prompt(call: HookCall, prompt: str) -> str:
             hits = _about_the_question(prompt, hits)
             least = _LEAST_FOR_QUESTION
         else:
-            common = frozenset[str]() if ralph.remote else read_common_words(ralph.project)
+            common = ralph.common_words
             hits = _about_the_prompt(prompt, hits, common)
             least = _LEAST_FOR_WORK
         chosen = _chosen(hits, least)
@@ -431,14 +427,12 @@ def _solved_error(
     call: HookCall, errors: tuple[ErrorSeen, ...], feature: str | None
 ) -> Solved | None:
     """Return the solution of the first error that was solved before."""
-    from ralph.memory.lessons import solved
-
     with open_memory(call) as ralph:
-        silent = frozenset() if ralph.remote else read_silent(ralph.project)
+        silent = ralph.silent_ids
         for error in errors[:_LOOKED_UP]:
             budget_s = call.watch.left_s() * _FAILURE_INDEX_SHARE
-            found = solved(
-                ralph, error.message, feature=feature, file=error.file_path, budget_s=budget_s
+            found = ralph.solved(
+                error.message, feature=feature, file=error.file_path, budget_s=budget_s
             )
             if found and found.id not in silent:
                 return found

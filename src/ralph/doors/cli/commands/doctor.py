@@ -319,11 +319,11 @@ def _server(_: DoctorScope) -> Finding | None:
     there: Any = on_server(within_s=_SERVER_TIMEOUT_S)
     if there is None:
         return None
-    count = len(there.outbox.calls())
+    count = there.waiting
     wait = f"; {plural(count, 'record')} waiting here for it" if count else ""
     with there:
         try:
-            took_ms = _median_ms(there.status)
+            took_ms = _median_ms(there.raw_status)
         except (JournalDown, BadInput) as error:
             return _problem(f"{there.where}: {error.what}{wait}", error.todo)
     detail = f"{there.where}, answers in {took_ms:.1f} ms{wait}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, Literal, NamedTuple, cast
 
 import click
@@ -73,11 +72,6 @@ class PlanCommands(NamedTuple):
             for verb, arguments in zip(("add", "update"), self.examples, strict=True)
         ]
 
-        def called(verb: str, plan: Plan, *args: Any, **more: Any) -> Any:
-            if plan.remote:
-                return getattr(plan, f"{verb}_{word}")(*args, **more)
-            return getattr(edit, f"{verb}_{word}")(plan, *args, **more)
-
         @group.command("add", help=f"Add a {word}.{examples[0]}")
         @context.options(*self.add_arguments)
         @context.options(*self.fields)
@@ -90,7 +84,7 @@ class PlanCommands(NamedTuple):
                 patch["context_files"] = task_run.files_of_agent(
                     Feature(name=""), patch["context_files"]
                 )
-            new = called("create", plan, *required, patch)
+            new: Any = plan.edits.create(kind, *required, patch)
             self.after(new, patch)
             return Result(self.value(plan, new), f"Added {word} {self.label(new)}.")
 
@@ -119,7 +113,7 @@ class PlanCommands(NamedTuple):
             if not patch and not more:
                 todo = f"See: ralph {word} update --help"
                 raise BadInput("there is nothing to change", todo=todo)
-            changed = called("update", plan, key, patch, **more)
+            changed: Any = plan.edits.update(kind, key, patch, **more)
             self.after(changed, patch)
             names = ", ".join([*patch, *(name for name in more if name == "comment")])
             text = f"Changed {word} {self.label(changed)}: {names}."
@@ -131,8 +125,7 @@ class PlanCommands(NamedTuple):
             plan = context.the_plan()
             task = plan.task(key) if word == "task" else None
             identity = task.id if task else key
-            there: Any = plan
-            there.delete(kind, identity) if plan.remote else edit.delete(plan, kind, identity)
+            plan.edits.delete(kind, identity)
             title = f": {task.title}" if task else "."
             text = f"Deleted {word} {identity}{title}{self.delete(key)}"
             return Result({"deleted": identity}, text)
@@ -142,9 +135,7 @@ class PlanCommands(NamedTuple):
 
 def _tell_problems(plan: Plan, *kinds: Kind) -> None:
     """Say what in these files could not be read, so that nothing is left out silently (F36)."""
-    if plan.remote:
-        return
-    problems = [each for each in plan.read(*kinds).problems if each.severity == "error"]
+    problems = plan.errors(*kinds)
     for problem in problems[:_PROBLEMS_TOLD]:
         note(str(problem))
     if len(problems) > _PROBLEMS_TOLD:
@@ -228,10 +219,9 @@ def _check_agents_feature(plan: Plan, name: str, patch: dict[str, Any]) -> None:
 
 def _drop_index(name: str) -> str:
     with context.opened(anywhere=False) as ralph:
-        if ralph.remote:  # the server manages its own index
-            return ""
         try:
-            ralph.feature(name).drop_index()
+            if not ralph.feature(name).drop_index():
+                return ""  # the server manages its own index
         except MemoryOff as error:  # the plan works without memory
             note(f"its collection is still in the index: {error}")
     return " Its index is deleted too; its journal stays."
@@ -551,9 +541,7 @@ def add(text: str, feature: str, task: str | None, source: str | None, **why: An
         raise BadInput(what, todo="Name the feature of the task, or leave --task out.")
     who: Literal["agent", "human"] = "agent" if in_run or source == "agent" else "human"
     task_id = concerned.id if concerned else None
-    there: Any = plan
-    add_to = there.add_learning if plan.remote else partial(learnings.add, plan)
-    added = add_to(feature, text, source=who, task_id=task_id, **why)
+    added = plan.edits.add_learning(feature, text, source=who, task_id=task_id, **why)
 
     lines = [_ADDED[added.what].format(added.learning)]
     if in_run and added.what in ("added", "known") and not added.learning.reason:
@@ -580,12 +568,11 @@ def remove(ref: str, feature: str, reason: str | None) -> Result:
       ralph learning remove 3f9a1c20 --feature user-login --reason "no longer true"
     """
     by = "agent" if context.in_agents_run() else "human"
-    there: Any = context.the_plan()
+    plan = context.the_plan()
     if (run := current_run()) is not None and run.on_task:
-        found = there.feature(feature).learnings
+        found = plan.feature(feature).learnings
         task_run.check_removal(found[learnings.index_of(found, ref)], run.started)
-    remove_from = there.remove_learning if there.remote else partial(learnings.remove, there)
-    removed = remove_from(feature, ref, by=by, reason=reason)
+    removed = plan.edits.remove_learning(feature, ref, by=by, reason=reason)
     return Result(learning_json(removed), f"Removed: {removed.text}")
 
 
@@ -601,7 +588,5 @@ def review(ref: str, feature: str, text: str | None, reason: str | None) -> Resu
     Examples:
       ralph learning review 3f9a1c20 --feature user-login --text "Run the tests with -n 2."
     """
-    there: Any = context.the_plan()
-    review_at = there.review_learning if there.remote else partial(learnings.review, there)
-    reviewed = review_at(feature, ref, text=text, reason=reason)
+    reviewed = context.the_plan().edits.review_learning(feature, ref, text=text, reason=reason)
     return Result(learning_json(reviewed), f"Reviewed: {reviewed.text}")

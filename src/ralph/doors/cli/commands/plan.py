@@ -21,7 +21,6 @@ from ralph.loop.braindump import Accepted, Planned, Proposal
 from ralph.loop.iteration import gather, gather_review, history
 from ralph.loop.run import context_for
 from ralph.memory.ralph import Ralph
-from ralph.memory.status import status
 from ralph.plan.edit import check as check_plan
 from ralph.plan.importing import import_plan
 from ralph.plan.merge import merge_files
@@ -237,7 +236,7 @@ def prompt(task_id: str, review: bool) -> Result:
     task = plan.task(task_id)
     with context.opened(anywhere=False) as ralph:
         limits = PromptLimits(prompt=ralph.config.settings.prompt_tokens)
-        facts = gather(ralph, plan, task, memory_on=status(ralph).available)
+        facts = gather(ralph, plan, task, memory_on=ralph.status().available)
         if review:
             told = history(ralph, task.feature)
             to_review = gather_review(facts, told, everything=False, standings=ralph.standings)

@@ -376,21 +376,15 @@ def remember(
     if words == "-":
         words = context.text_of(context.read_input(words), context.shown_name(words))
     with context.opened() as ralph:
-        alone = private or not (ralph.remote or ralph.project.exists)
+        alone = private or not ralph.has_project
         by: Author = "agent" if context.in_agents_run() else "human"
         more = {"replaces": replaces} if replaces else {}
         note, fresh = ralph.remember(words, feature=feature or "", private=alone, by=by, **more)
-        where = "for you alone" if alone else _kept_where(ralph)
+        where = "for you alone" if alone else ralph.saves_to
     done = f"saved {where}" if fresh else "was saved before"
     value = {"id": note.id, "kind": "note", "fresh": fresh, "private": alone, **note.to_json()}
     notes = context.feature_notes(feature)
     return Result(value, lambda page: page.line(cards.short_id(note.id), f"  {done}"), notes=notes)
-
-
-def _kept_where(ralph: Any) -> str:
-    if not ralph.remote:
-        return "for the project"
-    return "on this machine until the server takes it" if ralph.outbox.holds else "on the server"
 
 
 # -- show and open
@@ -615,26 +609,23 @@ def status(everywhere: bool) -> Result:
     """
     from ralph.doors.cli.commands.today import is_recording
     from ralph.memory.pausing import in_force
-    from ralph.memory.status import status as look
     from ralph.memory.status import status_sentence
 
     with context.opened() as ralph:
-        found = look(ralph)
-        plain_folder = not (ralph.remote or ralph.project.exists)
-        where = f"{'server' if ralph.remote else 'project'} {ralph.where}"
+        found = ralph.status()
+        plain_folder = not ralph.has_project
+        where = ralph.place
         if plain_folder:
             saves = f"its sessions are saved in {ralph.project.home}"
             if not is_recording(ralph.project.home):
                 saves = "no sessions are saved yet: ralph hooks install --user"
             where = f"{ralph.where} is not in a project; {saves}"
-        waiting = len(ralph.outbox.calls()) if ralph.remote else 0  # type: ignore[attr-defined]
+        waiting = ralph.waiting
         where += f"; {plural(waiting, 'record')} waiting here for it" if waiting else ""
         paused = in_force(ralph.project.home, ralph.project, folder=str(context.start_folder()))
         beside = {name: count for name, count in found.memories.items() if name != "feature"}
         is_empty = not (found.features or any(count["journalled"] for count in beside.values()))
-        projects = None
-        if everywhere and not ralph.remote:
-            projects = ralph.conversations.other_projects()
+        projects = ralph.other_projects() if everywhere else None
         elsewhere = context.elsewhere(ralph) if is_empty and not everywhere else ""
 
     def show(page: Page) -> None:
@@ -646,7 +637,7 @@ def status(everywhere: bool) -> Result:
             # A token for one feature gets no counts; if the server is down, they are unknown.
             if elsewhere:
                 page.line(f"Nothing is saved for this folder. {elsewhere}")
-            elif beside if ralph.remote else ralph.store.journals.trouble() is None:
+            elif beside and ralph.is_reached:
                 empty = "Memory is empty. Save iterations with: ralph record"
                 page.line(NO_CONVERSATIONS if plain_folder else empty)
         else:

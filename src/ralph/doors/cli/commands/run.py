@@ -81,7 +81,7 @@ def run(task_id: str | None, dry_run: bool, **given: Any) -> Any:
     memory = context.opened(anywhere=False, captures=True)
     with memory as ralph, stop_on_signals() as stop, contextlib.ExitStack() as stack:
         root = str(ralph.project.root)
-        progress = None if ralph.remote else ralph.store.progress
+        progress = ralph.progress
         if login := find_login(ralph.project.home, root, given=server_given()):
             save_run_token(ralph.project.home, login, root)
         listener: Listener = json_listener

@@ -14,7 +14,7 @@ from ralph.doors.cli.main import Command
 from ralph.doors.cli.render import Page, Result
 from ralph.errors import NotFound, RecordForgotten
 from ralph.memory.activity import Activity, counts, read_activity
-from ralph.memory.uses import read_silent, uses
+from ralph.memory.uses import uses
 from ralph.recall.kinds import KINDS
 from ralph.state_folders import hooks_folder
 from ralph.text.tokens import plural
@@ -58,7 +58,7 @@ def why(session: str | None) -> Result:
         ids = dict.fromkeys(identity for one in own for identity, _ in one.shown)
         records = {identity: _record(ralph, identity) for identity in ids}
         used = {(use.at, use.id): use.used for use in uses(ralph, own)}
-        silent = frozenset[str]() if ralph.remote else read_silent(ralph.project)
+        silent = ralph.silent_ids
     value = [_event(one, records, used, silent) for one in own]
     so_far = counts(own)
 
