@@ -67,6 +67,8 @@ class ProjectCount(msgspec.Struct, frozen=True):
 class Conversations:
     """The conversations of one project, or of none. Can also search those of other projects."""
 
+    store: Store
+
     def __init__(
         self,
         *,

@@ -108,6 +108,8 @@ class Knowledge(Stream):
     """What all projects learned, as one stream of the index, for an orchestrator to query."""
 
     cut_version = f"knowledge-1-{EMBEDDING_CHARS}"
+    state: KnowledgeState
+    grouping: checkpoints.Grouping
 
     def __init__(self, *, project_id: str, **opened: Any) -> None:
         shared = KnowledgeStore.in_home(KNOWLEDGE, COLLECTION, **opened)

@@ -61,6 +61,9 @@ class Ralph:
 
     # Whether the memories are on a server.
     remote = False
+    store: ProjectStore
+    config: Config
+    own: ProjectMemory
 
     def __init__(self, store: ProjectStore, config: Config, *, private_notes: bool = True) -> None:
         self.store = store

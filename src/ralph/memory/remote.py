@@ -99,6 +99,7 @@ class RemoteRalph(OnServer):
 
     project: Project
     config: Config
+    twin = ("ralph.memory.ralph", "Ralph")
 
     def __init__(
         self,
@@ -447,6 +448,8 @@ class RemoteRalph(OnServer):
 class RemoteFeature(OnServer):
     """The memory of one feature on a server."""
 
+    twin = ("ralph.memory.feature", "FeatureMemory")
+
     def __init__(self, ralph: RemoteRalph, name: str) -> None:
         self.ralph = ralph
         self.name = name
@@ -529,6 +532,8 @@ class RemoteFeature(OnServer):
 
 class RemoteConversations(OnServer):
     """The conversations of a project on a server."""
+
+    twin = ("ralph.memory.conversations", "Conversations")
 
     def __init__(self, ralph: RemoteRalph) -> None:
         self.ralph = ralph
@@ -621,6 +626,8 @@ _CONVERSATION = talk.Conversation.__struct_fields__
 
 class RemoteKnowledge(OnServer):
     """What all projects of a server learned. Needs the scope `orchestrator`."""
+
+    twin = ("ralph.memory.knowledge", "Knowledge")
 
     def __init__(self, ralph: RemoteRalph) -> None:
         self.ralph = ralph

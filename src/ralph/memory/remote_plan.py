@@ -23,6 +23,8 @@ _THERE = "Run it where the server runs."
 class RemotePlan(OnServer):
     """Features, tasks and learnings on a server, which checks every change."""
 
+    twin = ("ralph.plan.store", "Plan")
+
     def __init__(self, ralph: RemoteRalph) -> None:
         self._ralph = ralph
 

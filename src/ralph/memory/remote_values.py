@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 from ralph.errors import BadInput
@@ -12,17 +13,27 @@ from ralph.recall.kinds import KINDS
 
 
 class OnServer:
-    """Base of what is on a server: calls that need the project's files raise a clear error."""
+    """Base of what is on a server: what only its twin on this machine has is a clear error."""
 
     remote = True
+    # The class on this machine with the same calls, as its module and its name.
+    twin = ("", "")
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
+        module, twin = self.twin
+        local = getattr(import_module(module), twin)
+        known = any(name in vars(base) or name in _annotated(base) for base in local.__mro__)
+        if name.startswith("_") or not known:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         raise BadInput(
             "this needs the project's own files, and they are on the server",
             todo="Run it where the server runs.",
         )
+
+
+def _annotated(local: type) -> Mapping[str, Any]:
+    annotations: Mapping[str, Any] = vars(local).get("__annotations__", {})
+    return annotations
 
 
 def read_hit(plain: Mapping[str, Any]) -> Hit:

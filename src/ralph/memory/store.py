@@ -185,6 +185,10 @@ class Stream:
     cut_version: str
     # Whether it belongs to another project, which may use another embedder.
     foreign = False
+    name: str
+    label: str
+    store: Store
+    journal: Journal
 
     def __init__(self, name: str, store: Store, journal: Any) -> None:
         self.name = name

@@ -128,6 +128,11 @@ class WriteLog:
 class Plan:
     """The plan of the project in a folder. Any number of processes may read and change it."""
 
+    project: Path
+    folder: Path
+    cache: Path
+    log: WriteLog
+
     def __init__(
         self,
         project: Path,

@@ -196,3 +196,13 @@ def test_the_status_of_a_server_that_hangs_is_not_waited_for_long(
             pytest.raises(JournalDown, match=r"no answer within 0\.25 s"),
         ):
             cast(RemoteRalph, ralph).raw_status()
+
+
+def test_only_what_a_memory_here_has_is_said_to_need_its_files() -> None:
+    with open_ralph("http://127.0.0.1:9/projects/shop", token="ralph_any") as ralph:
+        with pytest.raises(BadInput, match="needs the project's own files"):
+            _ = ralph.store
+        with pytest.raises(BadInput, match="needs the project's own files"):
+            _ = ralph.conversations.stream
+        with pytest.raises(AttributeError, match="no attribute 'serach'"):
+            _ = ralph.serach  # type: ignore[attr-defined]
