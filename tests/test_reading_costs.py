@@ -113,7 +113,7 @@ def untyped_arguments() -> int:
     ("cost", "most"),
     [
         (packed_assignments, 44),
-        (complex_functions, 47),
+        (complex_functions, 46),
         (ways_through_the_worst_function, 49),
         (switches_on_the_memories, 64),
         (remote_checks, 15),

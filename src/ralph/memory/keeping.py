@@ -72,6 +72,11 @@ class Choice(msgspec.Struct, frozen=True):
         return sum(map(len, self.ids.values())) + len(self.learnings)
 
     @property
+    def is_empty(self) -> bool:
+        """Whether nothing was chosen, not even words of the plan."""
+        return not (self.count or self.places)
+
+    @property
     def committed(self) -> bool:
         """Whether some of it is in files that may be committed to git."""
         return bool(self.learnings) or any(key.memory == FEATURES for key in self.ids)
@@ -337,7 +342,7 @@ def _clients_of(ralph: Ralph, said: Collection[str]) -> list[str]:
 def _iterations_of(ralph: Ralph, choice: Choice) -> list[Iteration]:
     """Return the chosen iterations."""
     named = set(choice.ids_of(FEATURES))
-    features = [key.name for key in choice.ids if key.memory == FEATURES and key.name != NOTES]
+    features = [key.feature for key in choice.ids if key.feature]
     return [one for name in features for _, one in ralph.feature(name).iterations(named)]
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from ralph.memory.store import Store, Stream
+from ralph.memory.store import FEATURES, KNOWLEDGE, NOTES, Store, Stream
 from ralph.recall import Hit
 from ralph.recall.kinds import Keeper
 from ralph.recall.search import Found, Question
@@ -19,6 +19,18 @@ class JournalKey(NamedTuple):
 
     memory: str
     name: str
+
+    @property
+    def feature(self) -> str | None:
+        """The feature it belongs to, if it is the journal of one."""
+        return self.name if self.memory == FEATURES and self.name != NOTES else None
+
+    @property
+    def title(self) -> str:
+        """What people call it."""
+        if self.memory == FEATURES:
+            return "the notes" if self.name == NOTES else self.name
+        return "knowledge" if self.memory == KNOWLEDGE else "the conversations"
 
 
 class Reach(msgspec.Struct, frozen=True):

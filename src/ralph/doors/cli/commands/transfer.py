@@ -28,7 +28,6 @@ from ralph.memory.moments import write_moments
 from ralph.memory.past_sessions import PastSessions
 from ralph.memory.project import portable_ids
 from ralph.memory.ralph import Ralph
-from ralph.memory.store import CONVERSATIONS, FEATURES, KNOWLEDGE, NOTES
 from ralph.memory.transfer import export_lines, import_lines
 from ralph.records.conversation import EXCHANGE
 from ralph.records.iteration import KIND as ITERATION
@@ -451,44 +450,66 @@ def forget(
             single = () if reason or any(chosen.values()) else ids
             return _forget_there(ralph, single, yes=yes, dry_run=dry_run)
         choice = keeping.choose(ralph, ids=ids, everything=everything, **chosen)
-        if choice.count or choice.places:
-            kinds = {one.id: one.kind for one in keeping.chosen_records(ralph, choice)}
-            if not wants_json():
-                _show_choice(Page(), ralph, choice, kinds)
-            if choice.published:
-                note(_OTHERS)
-            many = max(map(list(kinds.values()).count, (EXCHANGE, ITERATION))) > len(ids)
-            unnamed = not ids or choice.derived or (many and render.is_terminal(sys.stdin))
-            if unnamed and not (yes or dry_run):
-                records = plural(choice.count, "record")
-                if choice.places:
-                    records += f" and the words on {plural(len(choice.places), 'line')} of the plan"
-                if everything:
-                    records += f" (everything of {ralph.project.root} that matches)"
-                render.confirm(
-                    f"forget {records} for good",
-                    problem=f"{records} would be forgotten, and this is not a terminal",
-                    todo="Add --yes to do it.",
-                    refusal="Nothing was forgotten.",
-                )
-        hint = "" if choice.count or choice.places else _matches_elsewhere(ralph, chosen["match"])
-        gone = None if dry_run else keeping.forget(ralph, choice, reason=reason)
-    done = gone or keeping.Forgotten(0, [], choice.remains)
-    lines = [f"Also removed: {', '.join(done.copies)}."] if done.copies else []
+        hint = ""
+        if choice.is_empty:
+            hint = _matches_elsewhere(ralph, chosen["match"])
+        elif _shown_and_unnamed(ralph, choice, ids) and not (yes or dry_run):
+            _confirm_choice(choice, str(ralph.project.root) if everything else "")
+        if dry_run:
+            done = keeping.Forgotten(0, [], choice.remains)
+        else:
+            done = keeping.forget(ralph, choice, reason=reason)
+    return _forgotten_result(choice, done, dry_run=dry_run, hint=hint)
+
+
+def _shown_and_unnamed(ralph: Ralph, choice: keeping.Choice, ids: Sequence[str]) -> bool:
+    """Show what was chosen; return whether more than what the given ids name would go."""
+    kinds = {one.id: one.kind for one in keeping.chosen_records(ralph, choice)}
+    if not wants_json():
+        _show_choice(Page(), ralph, choice, kinds)
+    if choice.published:
+        note(_OTHERS)
+    if not ids or choice.derived:
+        return True
+    counts = list(kinds.values())
+    is_several = max(counts.count(EXCHANGE), counts.count(ITERATION)) > len(ids)
+    return is_several and render.is_terminal(sys.stdin)
+
+
+def _confirm_choice(choice: keeping.Choice, root: str) -> None:
+    """Ask before the records go; `root` is the project if everything of it goes."""
+    records = plural(choice.count, "record")
+    if choice.places:
+        records += f" and the words on {plural(len(choice.places), 'line')} of the plan"
+    if root:
+        records += f" (everything of {root} that matches)"
+    render.confirm(
+        f"forget {records} for good",
+        problem=f"{records} would be forgotten, and this is not a terminal",
+        todo="Add --yes to do it.",
+        refusal="Nothing was forgotten.",
+    )
+
+
+def _forgotten_result(
+    choice: keeping.Choice, done: keeping.Forgotten, *, dry_run: bool, hint: str
+) -> Result:
+    """Say what was forgotten, what was removed beside it, and what is still there."""
+    lines: list[str] = []
     if done.count:
         beside = f" {_GIT}" if choice.committed else ""  # other records are never in git
-        lines.insert(0, f"Forgot {plural(done.count, 'record')}, in journal and index.{beside}")
-    listed = dry_run and (choice.count or choice.places)
-    nothing = f"No record matches; nothing was forgotten. {hint}".rstrip()
-    lines = lines or [_DRY_RUN if listed else nothing]
+        lines.append(f"Forgot {plural(done.count, 'record')}, in journal and index.{beside}")
+    if done.copies:
+        lines.append(f"Also removed: {', '.join(done.copies)}.")
+    if not lines:
+        nothing = f"No record matches; nothing was forgotten. {hint}".rstrip()
+        lines.append(_DRY_RUN if dry_run and not choice.is_empty else nothing)
     lines += [f"Still there: {remaining}" for remaining in done.remains]
-    records_json = [
-        {"id": each, "feature": key.name if key.memory == FEATURES and key.name != NOTES else None}
-        for key, some in choice.ids.items()
-        for each in some
+    records = [
+        {"id": each, "feature": key.feature} for key, some in choice.ids.items() for each in some
     ]
-    records_json += [picked(one, "id", "feature") for one in choice.learnings]
-    value = {"forgotten": done.count, "records": records_json, **picked(done, "copies", "remains")}
+    records += [picked(one, "id", "feature") for one in choice.learnings]
+    value = {"forgotten": done.count, "records": records, **picked(done, "copies", "remains")}
     notes = [_GIT] if wants_json() and done.count and choice.committed else []
     return Result(value, lines, notes=notes)
 
@@ -541,8 +562,7 @@ def _forget_there(there: Any, ids: tuple[str, ...], *, yes: bool, dry_run: bool)
 def _show_choice(
     page: Page, ralph: Ralph, choice: keeping.Choice, records: Mapping[str, str]
 ) -> None:
-    names = {CONVERSATIONS: "the conversations", KNOWLEDGE: "knowledge", NOTES: "the notes"}
-    homes = [names.get(key.memory) or names.get(key.name, key.name) for key in choice.ids]
+    homes = [key.title for key in choice.ids]
     homes += ["the plan"] if choice.learnings or choice.places else []
     homes = list(dict.fromkeys(homes))
     page.line(f"To be forgotten: {plural(choice.count, 'record')} of {', '.join(homes)}")
