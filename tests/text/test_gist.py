@@ -226,6 +226,10 @@ TEXT = (
         ("why did https://example.org/runs/7/job/84641515103 fail", "Why did job fail"),
         ("https://example.org/runs/84641515103 the build is slow", "The build is slow"),
         ("I'd like us to show the tax", "Show the tax"),
+        (
+            "Say what to do with the tax if:\n\n- it is 0\n- it is missing",
+            "Say what to do with the tax",
+        ),
         ("I got this feedback for the branch: the tax is wrong", "The tax is wrong"),
         ("I think the orders had no tax, but\n```\ntax: 0\n```", "I think the orders had no tax"),
     ],
