@@ -521,6 +521,7 @@ class Bar:
             self._bar.stop()
         self._bar, self._due = None, time.monotonic() + self._patience_s
         self._silent = silent
+        self._line_due = max(self._line_due, time.monotonic() + _LINE_PATIENCE_S)
 
     def close(self) -> None:
         """Remove the bar before the answer is printed."""
