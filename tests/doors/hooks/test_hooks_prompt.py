@@ -303,6 +303,7 @@ def test_a_question_that_was_asked_often_is_told_once_with_its_newest_answer(
         # No subject of their own, and only the words of an address.
         ("why not?", False),
         ("option 2 seems best for me", False),
+        ("what's the status, is it ready to merge?", False),
         ("is this right? https://example.org/invoice/export/totals", False),
         ("look at https://example.org/invoice/export/totals and draw a logo", False),
         # Only words about how to work.
