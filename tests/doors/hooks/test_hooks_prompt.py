@@ -10,7 +10,7 @@ from hooking import Session, exchanges, hook, log
 from remembering import made
 
 from ralph.doors.hooks.answers import says_something
-from ralph.doors.hooks.context import asks_memory
+from ralph.doors.hooks.context import _subject, asks_memory
 from ralph.memory.project import Focus, Project, set_focus
 from ralph.memory.ralph import open_ralph
 from ralph.records.iteration import Decision, ErrorSeen, FileTouched
@@ -302,8 +302,6 @@ def test_a_question_that_was_asked_often_is_told_once_with_its_newest_answer(
         ("how does the export round totals?", True),
         # No subject of their own, and only the words of an address.
         ("why not?", False),
-        ("option 2 seems best for me", False),
-        ("what's the status, is it ready to merge?", False),
         ("is this right? https://example.org/invoice/export/totals", False),
         ("look at https://example.org/invoice/export/totals and draw a logo", False),
         # Only words about how to work.
@@ -350,6 +348,20 @@ def test_more_exchanges_about_a_subject_do_not_silence_the_first(
         later = Session(project, tmp_path)
         prompt = "fix the invoice export on Windows"
         assert fix in later.hook("user-prompt-submit", prompt=prompt).context
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "option 2 seems best",
+        "what's the status, is it ready to merge?",
+        "switch back to main and pull the latest",
+        "see https://example.org/invoice/export",
+    ],
+)
+def test_a_reply_or_an_order_about_the_work_has_no_subject(prompt: str) -> None:
+    assert _subject(prompt) == set()
+    assert _subject(f"{prompt} for the warehouse") == {"warehous"}
 
 
 def test_the_common_words_of_a_project_are_no_subject(project: Path, tmp_path: Path) -> None:
