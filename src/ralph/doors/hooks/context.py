@@ -147,7 +147,7 @@ _MOST_NATS = 30.0
 _LEAST_NATS = 5.0
 # How relevant a record must be: in replays, most of what scored less than this was not about the
 # work that a prompt asked for. A question may be told records that are a little less relevant.
-_LEAST_FOR_WORK = 0.6
+_LEAST_FOR_WORK = 0.58
 _LEAST_FOR_QUESTION = 0.5
 # From here on, two texts mean the same, whatever their words are.
 _SAME_MEANING = 0.6
