@@ -211,7 +211,7 @@ OTHER_FILES = {
     "capture.lines": "the names of the clients' transcripts",
     "chat.model": "a folder of its own for a program",
     "chat.workers": "Ralph's home",
-    "clients.__init__": "the agent's program",
+    "clients.agents": "the agent's program; the package",
     "clients.codex": "the run's own folder in Ralph's home",
     "clients.gemini": "the client's transcripts",
     "clients.hook_settings": "the package",
