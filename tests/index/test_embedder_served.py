@@ -140,7 +140,17 @@ def test_the_base_url_may_be_written_with_or_without_its_version(
     server: EmbeddingServer, ending: str
 ) -> None:
     ServedEmbedder(OpenAI(server.url + ending)).check()
-    assert {one.path for one in server.requests} == {"/v1/embeddings"}
+    assert {one.path for one in server.requests} == {"/v1/models", "/v1/embeddings"}
+
+
+def test_a_check_gives_up_on_a_server_that_says_nothing_before_it_waits_for_the_model(
+    server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ralph.index.embedders.served._GREETING_TIMEOUT_S", 0.2)
+    server.fail("hang", paths="/v1/models /v1/embeddings")
+    with pytest.raises(EmbedderOff):
+        ServedEmbedder(OpenAI(server.url)).check()
+    assert server.asked("/v1/embeddings") == []
 
 
 def test_an_openai_server_that_numbers_nothing_is_believed_in_its_order(

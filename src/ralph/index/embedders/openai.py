@@ -46,6 +46,10 @@ class OpenAI(Dialect):
             raise self.off("needs a key", "Set RALPH_OPENAI_API_KEY.")
         return "" if self._dimensions is None else f"cut{self._dimensions}"
 
+    def greet(self, deadline: Deadline) -> None:
+        """Raise EmbedderOff if the server says nothing; not every server lists its models."""
+        self._wire.call("GET", "/models", deadline=deadline)
+
     def vectors(self, texts: Sequence[str], deadline: Deadline) -> list[list[float]]:
         """Return one list of numbers per text, in the order of the texts."""
         asked: dict[str, object] = {"model": self._model, "input": list(texts)}

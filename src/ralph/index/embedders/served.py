@@ -25,7 +25,9 @@ from ralph.index.sync import batches
 from ralph.wire import Deadline, Reply, Wire
 
 _TIMEOUT_S = 60.0
+# A model may have to be loaded first. A server that says nothing at all is given up before.
 _CHECK_TIMEOUT_S = 30.0
+_GREETING_TIMEOUT_S = 5.0
 
 
 # -- Statuses that refuse the texts, and what to do about a slow server.
@@ -180,6 +182,9 @@ class Dialect(ABC):
     def version(self, deadline: Deadline) -> str:
         """Return the current version of the model; empty if the server does not tell."""
 
+    def greet(self, deadline: Deadline) -> None:  # noqa: B027 - `version` asks most servers
+        """Raise EmbedderOff if the server says nothing at all."""
+
     def idle(self, deadline: Deadline) -> bool:
         """Whether the model must be loaded first, which takes time."""
         return False
@@ -278,6 +283,7 @@ class ServedEmbedder(msgspec.Struct, eq=False):
         self.rest = None
         with self._resting():
             version = self.dialect.version(Deadline(self.query_timeout_s))
+            self.dialect.greet(Deadline(_GREETING_TIMEOUT_S))
             self._learnt(version, Deadline(_CHECK_TIMEOUT_S))
 
     # -- requests
