@@ -67,7 +67,7 @@ def refuse_agent(what: str) -> None:
 
     What destroys memory asks this itself, because a script may call it without the command line.
     """
-    if current_run() is None and _run_above() is None:
+    if agents_run() is None:
         return
     from ralph.errors import BadInput  # most hooks never need it
 
@@ -79,9 +79,14 @@ def refuse_agent(what: str) -> None:
 
 def feature_of_agent() -> str:
     """Return the feature whose agent this process belongs to, also by its parents; else ""."""
-    variables = _run_above()
-    run = current_run(os.environ if variables is None else variables)
+    run = agents_run()
     return (run.feature if run else None) or ""
+
+
+def agents_run() -> CurrentRun | None:
+    """Return the run whose agent this process belongs to, also by its parents."""
+    variables = _run_above()
+    return current_run(os.environ if variables is None else variables)
 
 
 @functools.cache

@@ -176,25 +176,46 @@ def test_journal_lines_that_git_took_come_back_with_undo(
 LIBRARY = """\
 import sys
 from pathlib import Path
-from ralph.plan.learnings import remove, review
+from ralph import RalphError, open_ralph
+from ralph.plan.edit import update_feature
+from ralph.plan.learnings import add, remove, review
 from ralph.plan.store import Plan
 plan = Plan(Path(sys.argv[1]))
-remove(plan, "auth", 1)
-review(plan, "auth", 1)
+with open_ralph(sys.argv[1]) as memory:
+    calls = (
+        lambda: remove(plan, "auth", 1),
+        lambda: review(plan, "auth", 1),
+        lambda: memory.knowledge.checkpoint(),
+        lambda: memory.feature("auth").forget(["1"]),
+    )
+    for call in calls:
+        try:
+            call()
+        except RalphError as error:
+            print(error, file=sys.stderr)
+        else:
+            sys.exit("allowed")
+    memory.remember("Deploys need nobody.")
+add(plan, "auth", "The form needs no test.", source="human")
+update_feature(plan, "auth", {"architecture": "A form posts to src/login.py, which sets a cookie."})
 """
 
 
-def test_f1_what_an_agents_script_does_with_the_library_is_shown_and_undone(
+def test_f1_f10_an_agents_script_may_do_no_more_with_the_library_than_by_commands(
     loop: Loop, tmp_path: Path, ralph: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = tmp_path / "library.py"
     script.write_text(LIBRARY)
-    call = f"{sys.executable} {script} {loop.root}"
-    lines = play(loop, tmp_path, {"bash": call})
-    assert lines == [
-        "feature auth: learning removed: The cookie must be set before the redirect.",
-        "feature auth: learning reviewed: Hashes are compared in constant time.",
-    ]
+    before = loop.plan.feature("auth")
+    lines = play(loop, tmp_path, {"bash": f"{sys.executable} {script} {loop.root}"})
+    after = loop.plan.feature("auth")
+    assert after.learnings[: len(before.learnings)] == before.learnings
+    assert [learning.source for learning in after.learnings[len(before.learnings) :]] == ["agent"]
+    with loop.opened() as memory:
+        assert [hit.record.by for hit in memory.recent(9) if hit.kind == "note"] == ["agent"]
+    assert "feature auth: learning added: The form needs no test." in lines
+    assert any("architecture reworded" in line for line in lines)
     monkeypatch.chdir(loop.root)
     ralph.well("undo")
-    assert [learning.source for learning in loop.plan.feature("auth").learnings][-1] == "human"
+    assert loop.plan.feature("auth").architecture == before.architecture
+    assert loop.plan.feature("auth").learnings == before.learnings

@@ -147,6 +147,7 @@ class Knowledge(Stream):
 
     def capture_all(self, entries: Sequence[Entry]) -> list[SavedEntry]:
         """Stage many, with one flush per project; nothing is written unless all are valid."""
+        refuse_agent("capture knowledge for other projects")
         ready = [knowledge_state.prepared_entry(one) for one in entries]
         for one in ready:
             self.check_giving(one.project)
@@ -186,6 +187,7 @@ class Knowledge(Stream):
         with `imported`. Safe to repeat. Raises MemoryOff if the embedder or the index is off; what
         was not published stays staged.
         """
+        refuse_agent("publish knowledge")
         done = checkpoints.checkpoint(self, project or self._own, kind, imported=imported)
         try:
             checkpoints.prune_if_due(self)

@@ -13,6 +13,7 @@ import msgspec
 
 from ralph import disk
 from ralph.config import Config, home_folder, load
+from ralph.current_run import agents_run
 from ralph.errors import BadInput, NotAProject, NotFound
 from ralph.index.sync import Progress
 from ralph.journal.file import JournalFolder
@@ -242,6 +243,8 @@ class Ralph:
         """
         from ralph.memory.moments import write_moments  # hooks start faster without it
 
+        if agents_run() is not None:  # a script of an agent may call this, too
+            by = "agent"
         older = self._replaceable(replaces) if replaces else ""
         note = make_note(text, feature=feature, by=by, replaces=older)
         saved = (self.conversations if private else self.notes).remember(note)

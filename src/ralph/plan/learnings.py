@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from ralph.current_run import agents_run
 from ralph.errors import BadInput, LearningsFull, NotFound
 from ralph.plan.model import Data, Limits, TaskId, as_list, path_of, set_field
 from ralph.records import clean_beginning
@@ -84,6 +85,7 @@ def remove(
     with plan.edit("features", f"learning removed from {feature}") as data:
         entry, items, learnings = _open(plan, data, feature)
         i = index_of(learnings, ref)
+        check_removal(learnings[i])
         # In plain letters, so that look-alike letters do not bring the lesson back.
         words = gist(folded(learnings[i].text)).signature()
         removed: Data = {"words": words, "at": plan.now(), "by": by}
@@ -108,6 +110,7 @@ def review(
     with plan.edit("features", f"learning of {feature} reviewed") as data:
         entry, items, learnings = _open(plan, data, feature)
         i = index_of(learnings, ref)
+        _check_review(learnings[i])
         changed: dict[str, Any] = {"reviewed": True}
         if learnings[i].source != "human":  # a person's learning stays theirs
             changed["source"] = "reviewed"
@@ -119,6 +122,29 @@ def review(
         items[i] = _merge_item(items[i], new)
         set_field(entry, "learnings", items)
         return new
+
+
+def check_removal(learning: Learning) -> None:
+    """Raise if this is the agent of a task and did not add the learning in its run (F1)."""
+    if (run := agents_run()) is None or not run.on_task:
+        return
+    own = learning.source == "agent" and not learning.reviewed
+    if not own or not run.started or (learning.created or "") < run.started:
+        raise refused_in_task(
+            f"remove the learning {learning.id}, which it did not add in this run"
+        )
+
+
+def _check_review(learning: Learning) -> None:
+    """Raise if this is the agent of a task: only a review run or a person confirms (F10, F27)."""
+    if (run := agents_run()) is not None and run.on_task:
+        raise refused_in_task(f"confirm the learning {learning.id}")
+
+
+def refused_in_task(what: str) -> BadInput:
+    """Return the error for what the agent of a task may not do."""
+    todo = "Say in a comment on your task what should change; a review run or a person can do it."
+    return BadInput(f"an agent that works on a task may not {what}", todo=todo)
 
 
 def restore(plan: Plan, feature: str, learning: Learning) -> Learning:
@@ -174,9 +200,11 @@ def _open(plan: Plan, data: Data, feature: str) -> tuple[Data, list[Any], list[L
 def append(plan: Plan, data: Data, feature: str, draft: Learning) -> AddedLearning:
     """Like `add`, in features' data that is being edited."""
     entry, items, learnings = _open(plan, data, feature)
+    # A script of an agent may call this, too; only people speak for people.
+    source = "agent" if draft.source == "human" and agents_run() is not None else draft.source
     new = Learning(
         text=_clean_text(draft.text),
-        source=draft.source,
+        source=source,
         iteration=draft.iteration,
         created=plan.now(),
         reason=_clean(draft.reason) if draft.reason else None,

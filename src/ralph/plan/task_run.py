@@ -9,13 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ralph.errors import BadInput
 from ralph.plan.fields import Patch, clean_priority
 from ralph.plan.judge import ASSIGNMENT, PROSE, loss_of_text
+from ralph.plan.learnings import refused_in_task
 from ralph.plan.model import DEFAULT_PRIORITY, Data, Feature, Task
-from ralph.records.learning import Learning
-
-_TODO = "Say in a comment on your task what should change; a review run or a person can do it."
 
 
 def check_feature_patch(feature: Feature, patch: Patch) -> None:
@@ -25,7 +22,7 @@ def check_feature_patch(feature: Feature, patch: Patch) -> None:
         if field not in patch or not before:
             continue
         if why := loss_of_text(patch[field], before):
-            raise _refused(f"change the {field} of {feature.name!r} like this: {why}")
+            raise refused_in_task(f"change the {field} of {feature.name!r} like this: {why}")
 
 
 def check_task_patch(task: Task, patch: Patch) -> None:
@@ -34,7 +31,7 @@ def check_task_patch(task: Task, patch: Patch) -> None:
         before: Any = getattr(task, field)
         is_filled = before != DEFAULT_PRIORITY if field == "priority" else bool(before)
         if field in patch and is_filled and not _same(field, patch[field], before):
-            raise _refused(f"change the {field} of task {task.id}, which says what to do")
+            raise refused_in_task(f"change the {field} of task {task.id}, which says what to do")
 
 
 def files_of_agent(feature: Feature, paths: Sequence[str]) -> list[Data]:
@@ -45,20 +42,9 @@ def files_of_agent(feature: Feature, paths: Sequence[str]) -> list[Data]:
     return [{"path": path, "source": source.get(path, "auto")} for path in wanted]
 
 
-def check_removal(learning: Learning, since: str) -> None:
-    """Raise unless an agent added the learning after `since`, the start of the run."""
-    own = learning.source == "agent" and not learning.reviewed
-    if not own or not since or (learning.created or "") < since:
-        raise _refused(f"remove the learning {learning.id}, which it did not add in this run")
-
-
 def _same(field: str, new: Any, before: Any) -> bool:
     if field == "priority":
         return new is not None and clean_priority(new) == before
     if field == "acceptance_criteria":
         return list(new or ()) == list(before)
     return bool(new == before)
-
-
-def _refused(what: str) -> BadInput:
-    return BadInput(f"an agent that works on a task may not {what}", todo=_TODO)

@@ -569,9 +569,9 @@ def remove(ref: str, feature: str, reason: str | None) -> Result:
     """
     by = "agent" if context.in_agents_run() else "human"
     plan = context.the_plan()
-    if (run := current_run()) is not None and run.on_task:
+    if context.in_agents_run():
         found = plan.feature(feature).learnings
-        task_run.check_removal(found[learnings.index_of(found, ref)], run.started)
+        learnings.check_removal(found[learnings.index_of(found, ref)])
     removed = plan.edits.remove_learning(feature, ref, by=by, reason=reason)
     return Result(learning_json(removed), f"Removed: {removed.text}")
 
