@@ -16,8 +16,9 @@ from clients import World, client, loopback_only
 from places import ROOT
 
 from ralph import __version__
-from ralph.clients.hook_settings import PLUGIN_FOLDER
-from ralph.clients.setup import hook_call
+from ralph.clients import client_setup
+from ralph.clients.hook_settings import PLUGIN_FOLDER, PLUGIN_FOLDERS, HooksSetup
+from ralph.clients.setup import NAMED, RalphCall, hook_call
 from ralph.config import Settings
 from ralph.doors.mcp.context import read_options
 
@@ -25,6 +26,7 @@ if sys.platform == "win32":
     pytest.skip("the clients are driven as processes are on POSIX", allow_module_level=True)
 
 PLUGIN = PLUGIN_FOLDER
+EXTENSION = PLUGIN_FOLDERS["gemini"]
 MARKETPLACES = [ROOT / ".claude-plugin", PLUGIN / ".claude-plugin"]
 # Nobody listens there, so a session ends at once: enough to see its hooks called.
 NOBODY = "http://127.0.0.1:9"
@@ -40,10 +42,14 @@ def said(world: World, *words: str, cwd: Path | None = None) -> str:
     return world.run([sys.executable, "-m", "ralph", *words], cwd=cwd).stdout
 
 
-def plugin_state(world: World, project: Path) -> str:
-    """What we say of the plugin there."""
+def plugin_state(world: World, project: Path, agent: str = "claude") -> str:
+    """What we say of a client's plugin there."""
     places = json.loads(said(world, "hooks", "status", "--json", cwd=project))["places"]
-    [state] = [one["hooks"]["state"] for one in places if one["where"] == "plugin"]
+    [state] = [
+        place["hooks"]["state"]
+        for place in places
+        if (place["agent"], place["where"]) == (agent, "plugin")
+    ]
     return str(state)
 
 
@@ -60,8 +66,25 @@ def read(file: Path) -> Any:
 # -- the files
 
 
-def test_the_plugin_has_the_version_of_the_package() -> None:
-    assert read(PLUGIN / ".claude-plugin" / "plugin.json")["version"] == __version__
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        PLUGIN / "plugin.json",
+        PLUGIN / ".claude-plugin" / "plugin.json",
+        EXTENSION / "gemini-extension.json",
+    ],
+)
+def test_every_plugin_has_the_version_of_the_package(manifest: Path) -> None:
+    assert read(manifest)["version"] == __version__
+
+
+def test_the_extension_has_the_hooks_that_ralph_would_install() -> None:
+    setup = client_setup("gemini")
+    assert isinstance(setup, HooksSetup)
+
+    hooks = read(EXTENSION / "hooks" / "hooks.json")
+
+    assert hooks == {"hooks": setup.wanted_hooks(RalphCall(NAMED))}
 
 
 @pytest.mark.parametrize("folder", MARKETPLACES)
@@ -217,6 +240,30 @@ def test_claude_registers_a_persons_own_server(world: World) -> None:
 
     assert read(servers).get("mcpServers", {}) == {}
     assert not (world.home / ".claude" / "settings.json").exists()
+
+
+# -- the real Gemini CLI
+
+
+def test_gemini_takes_the_extension_and_ralph_sees_it(world: World) -> None:
+    gemini = client("gemini")
+    world.talk_to(NOBODY)
+    project = made(world)
+
+    checked = world.run([gemini, "extensions", "validate", EXTENSION], cwd=project)
+    assert "successfully validated" in checked.stdout + checked.stderr
+    trusted = {str(EXTENSION): "TRUST_FOLDER"}
+    file = world.home / ".gemini" / "trustedFolders.json"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps(trusted), encoding="utf-8")
+    world.run([gemini, "extensions", "install", EXTENSION, "--consent"], cwd=project)
+
+    assert plugin_state(world, project, "gemini") == "installed"
+    said(world, "hooks", "install", "--agent", "gemini", "--user")
+    status = json.loads(said(world, "hooks", "status", "--json", cwd=project))
+    assert any("gemini extensions uninstall ralph" in each for each in status["warnings"])
+    world.run([gemini, "extensions", "uninstall", "ralph"], cwd=project)
+    assert plugin_state(world, project, "gemini") == "none"
 
 
 # -- the real Codex

@@ -21,7 +21,14 @@ from ralph.capture import AgentRun, Capture, lines
 from ralph.capture.lines import content_text, count, items, mapping, objects, text_of
 from ralph.clients import AgentCall, SessionFiles, drift
 from ralph.clients.hook_settings import HooksSetup, hook_groups
-from ralph.clients.setup import NAME, ClientSetup, RalphCall
+from ralph.clients.setup import (
+    NAME,
+    ClientSetup,
+    RalphCall,
+    SetupPlace,
+    called_twice,
+    installed_plugin,
+)
 from ralph.clients.turns import ToolRun, ToolTurn, failure_text, tool_call
 
 DIALECTS: tuple[str, ...] = ("gemini",)
@@ -339,6 +346,18 @@ class GeminiSetup(HooksSetup):
     def wanted_hooks(self, call: RalphCall) -> dict[str, list[Any]]:
         """Return the hook groups of each event, with this call of Ralph."""
         return hook_groups(self.agent, call, _HOOKS, name=NAME)
+
+    def places(self, root: Path | None) -> list[SetupPlace]:
+        """Return what is set up in the person's own settings, the project's, and the extension."""
+        manifest = self.servers_file(None).parent / "extensions" / NAME / "gemini-extension.json"
+        extension = self.plugin_place(
+            manifest, lambda text, file: installed_plugin(file), has_server=True
+        )
+        return [*super().places(root), extension]
+
+    def warnings(self, places: list[SetupPlace], root: Path | None) -> list[str]:
+        """Warn about hooks that are set up twice."""
+        return called_twice(places, f"gemini extensions uninstall {NAME}")
 
     def server_entry(self, call: RalphCall) -> dict[str, Any]:
         """Return our server in the format of its settings."""

@@ -182,6 +182,11 @@ def _read_settings(text: str, where: Path) -> dict[str, Any]:
 PLUGIN = "ralph@ralph"
 # The plugin that comes with this package; the folder is also a marketplace.
 PLUGIN_FOLDER = Path(__file__).parents[1] / "plugin"
+# Gemini CLI reads `hooks/hooks.json` too, so its extension has a folder of its own.
+PLUGIN_FOLDERS = {
+    "claude": PLUGIN_FOLDER,
+    "gemini": PLUGIN_FOLDER.with_name("extension"),
+}
 _REMOVING = ["mcp", "remove", "-s", "user", setup.SERVER]
 _STATUS_LINE = "statusLine"
 # `ralph hook statusline` is `ralph statusline`, called as carefully as hooks are.

@@ -498,6 +498,14 @@ class ClientSetup(ABC):
         """Return warnings that are special to this client."""
         return []
 
+    def plugin_place(
+        self, file: Path, judge: Callable[[str, Path], SetupPart], *, has_server: bool
+    ) -> SetupPlace:
+        """Return the place of the client's plugin; this file says whether it is installed."""
+        hooks = setup_part(file, None, judge)
+        server = hooks if has_server else SetupPart(hooks.file, "none")
+        return SetupPlace(self.agent, "plugin", hooks, server)
+
     # For clients that manage a person's own server themselves.
 
     def registered(self) -> RalphCall | None:
@@ -532,6 +540,20 @@ def setup_part(file: Path, root: Path | None, judge: Callable[[str, Path], Setup
         return SetupPart(str(file), "none") if text is None else judge(text, file)
     except RalphError as error:
         return SetupPart(str(file), "unreadable", problem=f"{error.where}: {error.what}")
+
+
+def installed_plugin(file: Path) -> SetupPart:
+    """Return the state of a plugin that came with this package, so its calls are up to date."""
+    return SetupPart(str(file), "installed", calls=[setup_call(RalphCall(NAMED))])
+
+
+def called_twice(places: Iterable[SetupPlace], removing: str) -> list[str]:
+    """Return a warning if a plugin and settings both have hooks: each would run."""
+    calling = [place for place in places if place.hooks and place.hooks.calls]
+    if len(calling) < 2 or all(place.where != "plugin" for place in calling):
+        return []
+    names = ", ".join(place.where for place in calling)
+    return [f"{calling[0].agent}: {names} each call Ralph at the same events. Run: {removing}"]
 
 
 def is_outdated(call: RalphCall, root: Path | None) -> bool:

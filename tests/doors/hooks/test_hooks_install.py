@@ -634,6 +634,7 @@ def test_status_tells_each_place_apart(ralph: Line, project: Path, home: Path) -
         ("codex", "project"),
         ("gemini", "user"),
         ("gemini", "project"),
+        ("gemini", "plugin"),
         ("opencode", "user"),
         ("opencode", "project"),
         ("cursor", "user"),

@@ -12,7 +12,7 @@ import msgspec
 
 from ralph.clients import CLIENTS, TITLES, client_setup
 from ralph.clients.drift import drift_told
-from ralph.clients.hook_settings import PLUGIN_FOLDER, ClaudeCodeSetup, status_line_owner
+from ralph.clients.hook_settings import PLUGIN_FOLDERS, ClaudeCodeSetup, status_line_owner
 from ralph.clients.setup import SetupPart, SetupPlace, apply, best_call, look
 from ralph.config import USER_FILE, home_folder, store
 from ralph.doors.cli import context
@@ -271,12 +271,21 @@ def status() -> Result:
 
 
 @hooks.command("plugin-path", json=False)
-def plugin_path() -> None:
-    """Print the folder of Claude Code's plugin.
+@click.option(
+    "--agent",
+    type=click.Choice(list(PLUGIN_FOLDERS)),
+    default="claude",
+    show_default=True,
+    help="The client that the plugin is for.",
+)
+def plugin_path(agent: str) -> None:
+    """Print the folder of a client's plugin.
 
-    For: claude plugin marketplace add "$(ralph hooks plugin-path)"
+    \b
+    claude plugin marketplace add "$(ralph hooks plugin-path)"
+    gemini extensions install "$(ralph hooks plugin-path --agent gemini)"
     """
-    click.echo(str(PLUGIN_FOLDER))
+    click.echo(str(PLUGIN_FOLDERS[agent]))
 
 
 def _server_login(user: bool, agent: str) -> ServerLogin | None:
