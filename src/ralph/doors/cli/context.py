@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import contextlib
 import json
-import math
 import os
 import re
 import sys
@@ -495,7 +494,9 @@ class Bar:
         self._bar: Progress | None = None
         self._silent = False
         self._wanted = is_terminal(sys.stderr)
-        self._line_due = time.monotonic() + _LINE_PATIENCE_S
+        # When the run under way began; until then the command may have done other slow things.
+        self._began: float | None = None
+        self._said = False
         self._before = self._last = 0
 
     def __call__(self, done: int) -> None:
@@ -503,9 +504,7 @@ class Bar:
         if self._silent:
             return
         if not self._wanted:
-            if time.monotonic() >= self._line_due:
-                note(f"{self._text}; this takes a while")
-                self._line_due = math.inf
+            self._say_once(done)
             return
         if done < self._last:
             self._before += self._last
@@ -515,13 +514,23 @@ class Bar:
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=self._before + done)
 
+    def _say_once(self, done: int) -> None:
+        """Say in one line that this run of slow work takes long."""
+        now = time.monotonic()
+        if self._began is None or done < self._last:
+            self._began = now
+        self._last = done
+        if not self._said and now - self._began >= _LINE_PATIENCE_S:
+            note(f"{self._text}; this takes a while")
+            self._said = True
+
     def hide(self, *, silent: bool = False) -> None:
         """Remove the bar until there is slow work again; if `silent`, do not show it again."""
         if self._bar is not None:
             self._bar.stop()
         self._bar, self._due = None, time.monotonic() + self._patience_s
         self._silent = silent
-        self._line_due = max(self._line_due, time.monotonic() + _LINE_PATIENCE_S)
+        self._began = None
 
     def close(self) -> None:
         """Remove the bar before the answer is printed."""
