@@ -28,7 +28,7 @@ SECOND = "And now the tests"
 DONE = "The login form is there, with validation of empty passwords and its own tests."
 BROKEN = f"TypeError: {WORD} is not callable in the login form"
 FIXED = (
-    "Edited src/login.py: +`self.form = factory()`; then `make login` passed."
+    'Edited pyproject.toml: +`form = "factory"`; then `make login` passed.'
     ' Why: "The form is a factory, which has to be called first."'
 )
 
