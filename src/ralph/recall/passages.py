@@ -1,15 +1,19 @@
-"""How a record of each kind is cut into the passages that it is found by."""
+"""How a record of each kind is cut into the passages that it is found by.
+
+The index is loaded only when something is cut: the table of kinds is read by programs that need no
+index.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ralph.index import ASIDE, DERIVED, Passage
 from ralph.records import iteration as limits
 from ralph.records.iteration import thoughts
 
 if TYPE_CHECKING:
+    from ralph.index import Passage
     from ralph.records import Record
     from ralph.records.conversation import Document, Exchange, Summary
     from ralph.records.iteration import Iteration
@@ -25,11 +29,15 @@ _SOLUTION_CHARS = 1000
 
 def whole(title: str, text: str) -> Sequence[Passage]:
     """Return a short record as one passage."""
+    from ralph.index import Passage
+
     return [Passage(title=title, text=text, embed=f"{title}\n{text}".strip())]
 
 
 def of_iteration(record: Record, iteration: Iteration) -> Sequence[Passage]:
     """Return a passage for each thought of an iteration, under its title."""
+    from ralph.index import Passage
+
     title = iteration.task_title
     places = [file.path for file in iteration.files_touched]
     places += [error.file_path for error in iteration.errors if error.file_path]
@@ -56,6 +64,8 @@ def of_exchange(record: Record, exchange: Exchange) -> Sequence[Passage]:
 
     All words are indexed, but only the beginnings of question and answer are embedded.
     """
+    from ralph.index import ASIDE, Passage
+
     asked = exchange.user[: limits.EMBEDDING_CHARS]
     rest = exchange.user[limits.EMBEDDING_CHARS :]
     embed = ASIDE.join(filter(None, (asked, exchange.assistant[: limits.EMBEDDING_CHARS])))
@@ -72,11 +82,15 @@ def of_exchange(record: Record, exchange: Exchange) -> Sequence[Passage]:
 
 def of_summary(record: Record, summary: Summary) -> Sequence[Passage]:
     """Return a summary's passage, which repeats words of what it sums up."""
+    from ralph.index import DERIVED, Passage
+
     return [Passage(title="", text=summary.text, embed=summary.text, facets=DERIVED)]
 
 
 def of_document(record: Record, section: Document) -> Sequence[Passage]:
     """Return the passage of a document's section."""
+    from ralph.index import Passage
+
     embed = f"{section.heading}\n{section.text}".strip()[: limits.EMBEDDING_CHARS]
     text = section.text[: limits.EMBEDDING_CHARS]
     return [Passage(title=section.heading, text=text, places=section.path, embed=embed)]
@@ -84,12 +98,16 @@ def of_document(record: Record, section: Document) -> Sequence[Passage]:
 
 def of_learning(record: Record, learning: FeatureLearning) -> Sequence[Passage]:
     """Return the passage of a learning."""
+    from ralph.index import Passage
+
     text = learning.text[: limits.EMBEDDING_CHARS]
     return [Passage(title="", text=text, embed=text, facets={"type": (record.kind,)})]
 
 
 def of_feature(record: Record, feature: FeatureSnapshot) -> Sequence[Passage]:
     """Return the passage of a feature, which repeats words of its tasks."""
+    from ralph.index import DERIVED, Passage
+
     text = feature.text[: limits.EMBEDDING_CHARS]
     facets = {"type": (record.kind,), **DERIVED}
     return [Passage(title=feature.feature, text=text, embed=text, facets=facets)]
@@ -100,7 +118,7 @@ def of_entry(record: Record, entry: Entry) -> Sequence[Passage]:
 
     Only the beginning of a solution is used: a whole patch has words about everything.
     """
-    # A hook starts without them.
+    from ralph.index import Passage
     from ralph.recall.patterns import case_of
     from ralph.records.knowledge import facets
 
