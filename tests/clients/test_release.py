@@ -19,6 +19,9 @@ from places import ROOT
 from ralph import __version__
 from ralph.doors.mcp.context import read_options
 
+if sys.platform == "win32":
+    pytest.skip("the clients are driven as processes are on POSIX", allow_module_level=True)
+
 ADDRESS = "https://github.com/example/ralph"
 SCRIPT = ROOT / "scripts" / "release.py"
 
