@@ -31,7 +31,7 @@ _MOST_CHANGES = 20
 def blame(target: str) -> Result:
     """Show why a line or a file is as it is.
 
-    From a line to its commit, the session that made it, what was decided and turned down there,
+    From a line to its commit, the session that made it, what was decided and rejected there,
     and what broke in the file. A commit is matched by what its message says, else by its lines.
     For a file: every session that changed it, and how much of that is still there.
 

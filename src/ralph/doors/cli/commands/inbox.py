@@ -50,8 +50,8 @@ def inbox(
 
     A rule that waits does nothing. `hold` stops a command, or a change of a file, once a session,
     and gives the agent your rule as the reason. `ask` makes the client ask you each time. Of two
-    rules that contradict each other, `replace` lets the newer one count alone. Only you can approve
-    a rule: what you choose is stored on this machine, not in the project.
+    rules that contradict each other, `replace` keeps only the newer one in force. Only you can
+    approve a rule: what you choose is stored on this machine, not in the project.
 
     \b
     Examples:

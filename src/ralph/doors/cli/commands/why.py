@@ -32,8 +32,8 @@ def why(session: str | None) -> Result:
     """Show what a session was told from memory, and from where.
 
     Without SESSION (an id or its beginning), the session that runs this, or else the last one in
-    this project. Known are recent sessions with hooks and recent iterations of `ralph run`. Used:
-    its command, file or fix was in one of the next ten actions.
+    this project. It knows recent sessions with hooks and recent iterations of `ralph run`. "used"
+    means that the record's command, file or fix was in one of the next ten actions.
 
     \b
     Examples:
