@@ -5,9 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.doors.hooks.context import _chosen
 from ralph.recall import Hit, Parts
-from ralph.recall.telling import worth_telling
+from ralph.recall.telling import chosen_hits, worth_telling
 from ralph.records.note import Note
 
 
@@ -50,9 +49,9 @@ def test_nothing_is_told_unless_an_answer_is_likely() -> None:
 
 
 def test_a_prompt_needs_a_likelier_answer_than_a_chat_and_gets_the_most_relevant_first() -> None:
-    assert _chosen([hit("note", 0.95, answered=0.75)], 0.6) == []
-    assert names(_chosen([hit("second", 0.90), hit("first", 0.95)], 0.6)) == ["first", "second"]
-    assert names(_chosen([hit("weak", 0.55), hit("first", 0.95)], 0.6)) == ["first"]
+    assert chosen_hits([hit("note", 0.95, answered=0.75)], 0.6) == []
+    assert names(chosen_hits([hit("second", 0.90), hit("first", 0.95)], 0.6)) == ["first", "second"]
+    assert names(chosen_hits([hit("weak", 0.55), hit("first", 0.95)], 0.6)) == ["first"]
 
 
 @given(

@@ -10,9 +10,9 @@ from hooking import Session, exchanges, hook, log
 from remembering import made
 
 from ralph.doors.hooks.answers import says_something
-from ralph.doors.hooks.context import _subject, asks_memory
 from ralph.memory.project import Focus, Project, set_focus
 from ralph.memory.ralph import open_ralph
+from ralph.recall.telling import asks_memory, subject_of
 from ralph.records.iteration import Decision, ErrorSeen, FileTouched
 from ralph.text.tokens import estimate_tokens
 
@@ -360,8 +360,8 @@ def test_more_exchanges_about_a_subject_do_not_silence_the_first(
     ],
 )
 def test_a_reply_or_an_order_about_the_work_has_no_subject(prompt: str) -> None:
-    assert _subject(prompt) == set()
-    assert _subject(f"{prompt} for the warehouse") == {"warehous"}
+    assert subject_of(prompt) == set()
+    assert subject_of(f"{prompt} for the warehouse") == {"warehous"}
 
 
 def test_the_common_words_of_a_project_are_no_subject(project: Path, tmp_path: Path) -> None:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ralph import disk
 from ralph.clients import agent_environment, own_command
 from ralph.config import PROJECT_FILE, Settings, load, warnings_to, within
 from ralph.current_run import current_run
@@ -29,13 +26,10 @@ from ralph.prompt.build import TextBounds, brief_ids, brief_text
 from ralph.prompt.recalled import before_text, elsewhere_text, later_text, recalled_text
 from ralph.recall import SESSION, Hit, held_in, session_in
 from ralph.recall.score import FLOOR
-from ralph.recall.telling import answered, worth_telling
+from ralph.recall.telling import answered, asks_memory, told_at_prompt
 from ralph.records.conversation import Exchange, conversation_id
 from ralph.records.iteration import Iteration
 from ralph.state_folders import state_folder
-from ralph.text.questions import is_question
-from ralph.text.rarity import usual_rarity
-from ralph.text.tokens import tokens
 
 if TYPE_CHECKING:
     from ralph.current_run import CurrentRun
@@ -45,7 +39,6 @@ if TYPE_CHECKING:
     from ralph.records.iteration import ErrorSeen
 
 
-_PROMPT_HITS = 3
 _ID_CHARS = 12  # how much of an id the text shows
 _DEPTH = 20
 _PROMPT_TOKENS = 400
@@ -134,32 +127,10 @@ def text_bounds(budget_tokens: int) -> TextBounds:
 # -- Searching memory for a prompt.
 
 
-# How likely an answer must be. Nobody asked memory, so it is more than in a chat.
-_PROMPT_BAR = 0.80
 # A long prompt usually says what it wants at its beginning or its end.
 _QUESTION_CHARS = 200
 # What is not indexed by then is indexed in the background.
 _FOR_INDEX = 0.1
-# The share of what a prompt is about that earlier work must have. A long prompt says much else.
-_LEAST_SHARE = 0.35
-_MOST_NATS = 30.0
-# How rare the shared words must be together: one usual word is no subject.
-_LEAST_NATS = 5.0
-# How relevant a record must be: in replays, most of what scored less than this was not about the
-# work that a prompt asked for. A question may be told records that are a little less relevant.
-_LEAST_FOR_WORK = 0.58
-_LEAST_FOR_QUESTION = 0.5
-# From here on, two texts mean the same, whatever their words are.
-_SAME_MEANING = 0.6
-_PICTURE = re.compile(r"(?i)\[(?:image|screenshot)[^\]\n]{0,80}\]")
-_ADDRESS = re.compile(r"\b\w+://\S+")
-# What is asked for, what the agent did ("did you ...?"), and what goes on ("and the page?").
-_REQUEST = re.compile(
-    r"^(?:and|also)\b|(?:^|[.!?] +)"
-    r"(?:(?:can|could|may|might|shall|should|will|would) (?:i|it|that|this|we|you)\b"
-    r"|(?!how|who|why)[a-z]{2,4} you\b)",
-    re.I,
-)
 # In a longer journal it takes too much time to look up how a failure was solved.
 _SHORT_JOURNAL_BYTES = 1_000_000
 
@@ -182,14 +153,8 @@ def recall_for_prompt(call: HookCall, prompt: str) -> str:
             for hit in answer
             if hit.id not in told and hit.id not in silent and not hit.is_replaced
         ]
-        if asks_memory(prompt):
-            hits = _about_the_question(prompt, hits)
-            least = _LEAST_FOR_QUESTION
-        else:
-            common = ralph.common_words
-            hits = _about_the_prompt(prompt, hits, common)
-            least = _LEAST_FOR_WORK
-        chosen = _chosen(hits, least)
+        common = frozenset() if asks_memory(prompt) else ralph.common_words
+        chosen = told_at_prompt(hits, prompt, shown=_shown_of(prompt), common=common)
         focus = focus_of(call, ralph)
         if focus is not None:
             chosen.sort(key=lambda hit: getattr(hit.record, "feature", None) != focus.feature)
@@ -206,77 +171,13 @@ def recall_for_prompt(call: HookCall, prompt: str) -> str:
     return text
 
 
-def _chosen(hits: Sequence[Hit], least: float) -> list[Hit]:
-    """Return the few hits to tell, the most relevant first, at most two from one conversation."""
-    once = sorted(_each_question_once(hits), key=lambda hit: hit.score or 0.0, reverse=True)
-    told = worth_telling(once, conversations=_PROMPT_HITS, each=2, bar=_PROMPT_BAR)
-    fitting = [hit for hit in told if (hit.score or 0.0) >= least or _means_the_same(hit)]
-    return fitting[:_PROMPT_HITS]
+def _shown_of(prompt: str) -> Callable[[Hit], str]:
+    def shown(hit: Hit) -> str:
+        whole = recalled_text([hit], prompt, text_bounds(_PROMPT_TOKENS), later={})
+        # Without the words around it, which are the same for all.
+        return whole.partition(">")[2].rpartition("<")[0]
 
-
-def _means_the_same(hit: Hit) -> bool:
-    return hit.parts is not None and (hit.parts.meaning or 0.0) >= _SAME_MEANING
-
-
-def asks_memory(prompt: str) -> bool:
-    """Whether a prompt asks something that earlier sessions may know.
-
-    "Can you add ...?" asks for work, and "did you push?" is about the session under way.
-    """
-    plain = prompt.strip()
-    return len(plain) <= _QUESTION_CHARS and is_question(plain) and not _REQUEST.search(plain)
-
-
-def _about_the_prompt(
-    prompt: str, hits: Sequence[Hit], common: frozenset[str] = frozenset()
-) -> list[Hit]:
-    """Return the hits that share enough of what the prompt is about, by how rare its words are.
-
-    Words about how to work, such as "commit", and the `common` words of the project do not count.
-    A note says one thing, so one word of it is enough.
-    """
-    subject = _subject(prompt) - common
-    wanted = min(_MOST_NATS, sum(map(usual_rarity, subject)))
-    found: list[Hit] = []
-    for hit in hits if wanted else ():
-        shared = subject & _told_subject(hit, prompt)
-        is_work = isinstance(hit.record, Exchange | Iteration)
-        least = max(_LEAST_NATS, _LEAST_SHARE * wanted) if is_work else 0.0
-        if shared and sum(map(usual_rarity, shared)) >= least:
-            found.append(hit)
-    return found
-
-
-def _about_the_question(prompt: str, hits: Sequence[Hit]) -> list[Hit]:
-    """Return the hits that share a word with a question, or surely mean the same.
-
-    A question such as "why not?" has no subject of its own.
-    """
-    subject = _subject(prompt)
-    found: list[Hit] = []
-    for hit in hits if subject else ():
-        if _means_the_same(hit) or subject & _told_subject(hit, prompt):
-            found.append(hit)
-    return found
-
-
-def _told_subject(hit: Hit, prompt: str) -> set[str]:
-    whole = recalled_text([hit], prompt, text_bounds(_PROMPT_TOKENS), later={})
-    # Without the words around it, which are the same for all.
-    return _subject(whole.partition(">")[2].rpartition("<")[0])
-
-
-def _subject(text: str) -> set[str]:
-    # Clients put "[Image #1]" in the place of a picture. The words of an address are not about it.
-    words = tokens(_ADDRESS.sub(" ", _PICTURE.sub(" ", text)))
-    return {word for word in words if not word.isdigit()} - _process_words()
-
-
-@functools.cache
-def _process_words() -> frozenset[str]:
-    file = Path(__file__).with_name("process_words.txt")
-    lines = disk.read(file).decode().splitlines()
-    return frozenset(tokens(" ".join(line for line in lines if not line.startswith("#"))))
+    return shown
 
 
 def questions_of(prompt: str) -> list[str]:
@@ -312,27 +213,6 @@ def _best_answer(call: HookCall, ralph: Ralph, prompt: str) -> Answer:
         if answered(others) > answered(best) or not best:
             best = others
     return best
-
-
-def _each_question_once(hits: Sequence[Hit]) -> list[Hit]:
-    """Keep only the newest exchange for each question, in the place of the best one."""
-    newest: dict[str, Hit] = {}
-    for hit in hits:
-        record = hit.record
-        asked = " ".join(record.user.lower().split()) if isinstance(record, Exchange) else ""
-        before = newest.get(asked or hit.id)
-        if before is None or (_when(hit) > _when(before) and _adds(hit) >= _adds(before)):
-            newest[asked or hit.id] = hit
-    return list(newest.values())
-
-
-def _when(hit: Hit) -> str:
-    return getattr(hit.record, "completed", None) or ""
-
-
-def _adds(hit: Hit) -> float:
-    """Return what the answer says beyond the question: a newer one that says nothing is no news."""
-    return hit.parts.adds if hit.parts else 1.0
 
 
 def _later(ralph: Ralph, hit: Hit) -> str:
