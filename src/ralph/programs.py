@@ -65,7 +65,7 @@ def ask_program(
     more |= {"stdin": subprocess.DEVNULL, "capture_output": True, "check": False}
     try:
         done = subprocess.run(command, timeout=timeout_s, **more)
-    except (OSError, subprocess.SubprocessError) as error:
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
         return -1, str(error)
     output = done.stderr if done.returncode else done.stdout
     text = (output or done.stdout).decode(errors="replace")

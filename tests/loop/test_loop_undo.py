@@ -112,6 +112,25 @@ def test_an_edit_of_the_file_that_the_guard_lets_stay_is_shown_and_undone(
     assert (loop.root / DB / "features.yaml").read_text() == FEATURES
 
 
+def test_a_damaged_copy_is_reported_and_takes_nothing_out_of_the_plan(
+    loop: Loop, tmp_path: Path, ralph: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play(
+        loop,
+        tmp_path,
+        {"edit": f"{DB}/features.yaml", "old": "src/login.py", "new": "src/signing.py"},
+    )
+    with loop.opened() as memory:
+        [copy] = memory.project.cache.glob("undo/*/features.without.yaml")
+    copy.write_text("features: [")
+    before = (loop.root / DB / "features.yaml").read_bytes()
+    monkeypatch.chdir(loop.root)
+    ran = ralph("undo")
+    assert ran.code == 1
+    assert "features.without.yaml" in ran.complaint
+    assert (loop.root / DB / "features.yaml").read_bytes() == before
+
+
 def test_what_others_changed_is_neither_shown_nor_undone(
     loop: Loop, tmp_path: Path, ralph: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ from code_history import DAY, CodeHistory, body
 
 from ralph.capture.anchors import Anchor, line_hashes
 from ralph.memory.anchors import AnchorStore, SavedAnchor
+from ralph.memory.working_copy import NO_FILE, WorkingCopy
 from ralph.recall import Standing
 
 
@@ -371,3 +372,24 @@ def test_files_that_people_edited_since_a_time(code: CodeHistory) -> None:
 def test_only_the_owner_can_read_the_anchors(code: CodeHistory) -> None:
     code.session("cart", code.create("cart.py", body("cart")))
     assert AnchorStore(code.home).path.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("path", ["../secret.txt", "{outside}/secret.txt", "out/secret.txt"])
+def test_no_file_outside_the_project_is_read_for_a_record(
+    code: CodeHistory, tmp_path: Path, path: str
+) -> None:
+    (tmp_path / "secret.txt").write_text("a line of somebody else\n")
+    (code.root / "out").symlink_to(tmp_path, target_is_directory=True)
+    copy = WorkingCopy(code.root)
+    assert copy.key(path.format(outside=tmp_path)) == NO_FILE
+    assert copy.text(path.format(outside=tmp_path)) == ""
+
+
+@pytest.mark.parametrize("path", ["cart\0.py", "cart\ud800.py"])
+def test_a_path_that_no_file_can_have_is_only_not_there(code: CodeHistory, path: str) -> None:
+    code.write("cart.py", body("cart"))
+    code.commit("Add the cart")
+    copy = WorkingCopy(code.root)
+    assert not copy.had(path)
+    assert copy.head_text(path) is None
+    assert copy.places_of(path) == []

@@ -43,8 +43,6 @@ _ROWS_AT_ONCE = 4096
 # For a few questions, so few products that BLAS starts no threads: they cost more than they gain.
 _FEW = 16
 _PRODUCTS_FOR_FEW = 2**18
-# The cosines of at most this many announced questions are kept.
-_MOST_AHEAD = 32
 
 # The row of a passage, and its vectors as bytes.
 PassageVectors = tuple[int, bytes]

@@ -43,7 +43,6 @@ _AROUND = 30
 _LEAST_SHARE = 0.5
 _LEAST_SHARE_OF_PLAIN = 0.8
 _LEAST_AROUND_PLAIN = 2
-_SHORT_ID = 8
 _LINE = re.compile(r"(.+):(\d+)")
 
 

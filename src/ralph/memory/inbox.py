@@ -7,8 +7,10 @@ exact words that the person saw; if they change, it no longer applies.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 Action = Literal["hold", "ask", "replace", "dismissed"]
 _FILE = "inbox.json"
 _LARGEST_BYTES = 1_000_000
+_LOCK_TIMEOUT_S = 5.0
 _LEAST_ID = 4
 _MOST_CONTRADICTIONS = 20
 _LINES_READ = 5000
@@ -134,11 +137,10 @@ def answer(
         older = Replaced(
             record=check.older_record, words=rule_name(check.older), by=check.record, at=check.at
         )
-    stored = _read(ralph)
-    stored.answers[check.id] = _RuleAnswer(
-        action=action, record=check.record, at=now(), targets=targets, older=older
-    )
-    _write(ralph, stored)
+    with _changing(ralph) as stored:
+        stored.answers[check.id] = _RuleAnswer(
+            action=action, record=check.record, at=now(), targets=targets, older=older
+        )
     _write_table(ralph)
     return msgspec.structs.replace(check, action=action, targets=targets)
 
@@ -146,9 +148,8 @@ def answer(
 def take_back(ralph: Ralph, name: str) -> Check:
     """Remove what the person decided on a rule, so that it waits again."""
     check = find(ralph, name)
-    stored = _read(ralph)
-    stored.answers.pop(check.id, None)
-    _write(ralph, stored)
+    with _changing(ralph) as stored:
+        stored.answers.pop(check.id, None)
     _write_table(ralph)
     return msgspec.structs.replace(check, action="")
 
@@ -176,25 +177,26 @@ def approved(ralph: Ralph) -> list[Check]:
 
 def forget_answers(ralph: Ralph, records: Collection[str]) -> None:
     """Remove what the person decided on rules in these records, which are being forgotten."""
-    stored = _read(ralph)
-    answers = {
-        name: given
-        for name, given in stored.answers.items()
-        if given.record not in records
-        and (given.older is None or given.older.record not in records)
-    }
-    # What a forgotten note replaced holds again.
-    replaced = [one for one in stored.replaced if not {one.record, one.by} & set(records)]
-    if (len(answers), len(replaced)) != (len(stored.answers), len(stored.replaced)):
-        _write(ralph, _InboxFile(answers=answers, replaced=replaced))
+    if not _file(ralph).exists():
+        return
+    with _changing(ralph) as stored:
+        stored.answers = {
+            name: given
+            for name, given in stored.answers.items()
+            if given.record not in records
+            and (given.older is None or given.older.record not in records)
+        }
+        # What a forgotten note replaced holds again.
+        stored.replaced = [
+            one for one in stored.replaced if not {one.record, one.by} & set(records)
+        ]
 
 
 def add_replacement(ralph: Ralph, record: str, *, by: str) -> None:
     """Store that a note of the person replaces a record, and make the moments anew."""
-    stored = _read(ralph)
-    stored.replaced = [one for one in stored.replaced if one.record != record]
-    stored.replaced.append(Replaced(record=record, by=by, at=now()))
-    _write(ralph, stored)
+    with _changing(ralph) as stored:
+        stored.replaced = [one for one in stored.replaced if one.record != record]
+        stored.replaced.append(Replaced(record=record, by=by, at=now()))
     _write_table(ralph)
 
 
@@ -371,8 +373,12 @@ def _lines_of(exchanges: Sequence[Exchange]) -> list[str]:
 # -- What the person decided.
 
 
+def _file(ralph: Ralph) -> Path:
+    return ralph.project.cache / _FILE
+
+
 def _read(ralph: Ralph) -> _InboxFile:
-    file = ralph.project.cache / _FILE
+    file = _file(ralph)
     try:
         data = disk.read(file, largest=_LARGEST_BYTES)
     except FileNotFoundError:
@@ -387,7 +393,23 @@ def _read(ralph: Ralph) -> _InboxFile:
         ) from error
 
 
-def _write(ralph: Ralph, stored: _InboxFile) -> None:
-    file = ralph.project.cache / _FILE
+@contextlib.contextmanager
+def _changing(ralph: Ralph) -> Iterator[_InboxFile]:
+    """Yield what the person decided, to be changed in place, and save it if it changed.
+
+    Nobody else may change it meanwhile: the page and a command may be used at the same time.
+    """
+    file = _file(ralph)
     disk.make_folder(file.parent)
-    disk.replace(file, msgspec.json.encode(stored) + b"\n", mode=0o600)
+    busy = BadInput(
+        f"another process has been changing the inbox for over {_LOCK_TIMEOUT_S:.0f} s",
+        where=str(file),
+        todo="Try again. If it stays busy, end the process that hangs.",
+    )
+    with disk.lock(file.with_suffix(".lock"), timeout_s=_LOCK_TIMEOUT_S, busy=busy):
+        stored = _read(ralph)
+        before = msgspec.json.encode(stored)
+        yield stored
+        after = msgspec.json.encode(stored)
+        if after != before:
+            disk.replace(file, after + b"\n", mode=0o600)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import itertools
+import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
@@ -34,7 +35,7 @@ _BLAME_TIMEOUT_S = 10.0
 _MOST_COMPARED = 40_000
 _BLAMED = re.compile(r"([0-9a-f]{40,64}) (\d+) (\d+)(?: \d+)?")
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
-_BRANCH = re.compile(r"(?!-)[\w./+@#-]{1,200}")
+_BRANCH = re.compile(r"(?![-/])[\w./+@#-]{1,200}")
 _GLOB = re.compile(r"([*?\[\]\\])")
 
 
@@ -73,12 +74,23 @@ class WorkingCopy:
     # Files.
 
     def key(self, path: str) -> FileKey:
-        """Return what changes with a file of the project; zeros if there is no such file."""
+        """Return what changes with a file of the project; zeros if there is no such file in it."""
         try:
+            if not self._is_inside(path):
+                return NO_FILE
             status = (self.root / path).stat(follow_symlinks=False)
         except (OSError, ValueError):
             return NO_FILE
         return (status.st_mtime_ns, status.st_size) if stat.S_ISREG(status.st_mode) else NO_FILE
+
+    def _is_inside(self, path: str) -> bool:
+        """Whether a path stays in the project: others may have written the record that names it."""
+        folder = Path(os.path.realpath((self.root / path).parent))
+        return folder.is_relative_to(self._real_root)
+
+    @cached_property
+    def _real_root(self) -> Path:
+        return Path(os.path.realpath(self.root))
 
     def text(self, path: str) -> str:
         """Return the content of a file, or "" if it cannot be read."""

@@ -140,8 +140,8 @@ class UndoFolder:
         folder = self.path / name
         disk.make_folder(folder)
         for kind, change in changes.files.items():
-            disk.write(folder / f"{kind}.without.yaml", change.without)
-            disk.write(folder / f"{kind}.found.yaml", change.found)
+            disk.replace(folder / f"{kind}.without.yaml", change.without)
+            disk.replace(folder / f"{kind}.found.yaml", change.found)
         if changes.journal is not None:
             shutil.copytree(changes.journal, folder / "journal", dirs_exist_ok=True)
         about = msgspec.structs.replace(changes, id=name, files={}, journal=None)
@@ -227,7 +227,8 @@ def undo(plan: Plan, changes: AgentChanges) -> tuple[list[str], list[str]]:
     with plan.editing(f"changes of an agent undone: {changes.title}", *kinds) as data:
         for kind, change in changes.files.items():
             found = _data(change.found)
-            without = _data(change.without)
+            # Read as empty, a damaged copy would take out everything.
+            without = PlanFile.read(change.without, name=f"{kind}.without.yaml").data
             rule = _Reversal(kind, data[kind], found)
             merged = merge_changes(kind, found, without, data[kind], rule)
             undone += describe(kind, data[kind], merged)

@@ -305,3 +305,20 @@ def test_what_was_imported_holds_at_once(
     ralph_in("conversations", "import", "claude-code", str(sessions))
 
     assert [row.key for row in table(project)] == ["rtk bun"]
+
+
+def test_an_answer_waits_for_another_one_that_is_being_saved(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corrected(project, tmp_path, MIGRATE, "use pnpm please")
+    pnpm, migrate = rules(project)
+    monkeypatch.setattr("ralph.memory.inbox._LOCK_TIMEOUT_S", 0.0)
+    with open_ralph(project) as ralph:
+        answer(ralph, pnpm.id, "hold")
+        with (
+            disk.lock(ralph.project.cache / "inbox.lock", timeout_s=0.0),
+            pytest.raises(BadInput, match="another process has been changing the inbox"),
+        ):
+            answer(ralph, migrate.id, "hold")
+        answer(ralph, migrate.id, "hold")
+        assert [check.action for check in inbox(ralph)] == ["hold", "hold"]

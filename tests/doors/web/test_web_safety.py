@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -11,6 +12,7 @@ from browsing import HOST, ORIGIN, PORT, Browser, served_page
 from starlette.testclient import TestClient
 
 from ralph.doors.web.app import HEADERS, LARGEST_FORM_BYTES, ROUTES
+from ralph.doors.web.views_system import HealthCheck
 from ralph.memory.ralph import open_ralph
 
 VIEWS = ["/", "/plan", "/features/auth", "/features/auth/edit", "/timeline", "/search?q=cookie"]
@@ -303,3 +305,20 @@ def test_a_folder_that_is_no_project_has_a_page_too(tmp_path: Path) -> None:
         for path in ("/", "/plan", "/timeline", "/search?q=anything"):
             opened.get(path)
     assert list((tmp_path / "plain").iterdir()) == []
+
+
+@pytest.mark.slow
+def test_the_checks_run_no_module_of_the_projects_folder(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An empty entry in PYTHONPATH stands for the folder that Python starts in."""
+    root = browser.site.project.root
+    package = root / "ralph"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "__main__.py").write_text("open('ran', 'w').close()\n")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep)
+    check = HealthCheck(browser.site)
+    check._run()
+    assert not (root / "ran").exists()
+    assert (check.error, check.checks != []) == ("", True)

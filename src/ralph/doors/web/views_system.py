@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import subprocess
-import sys
 import threading
 import time
 import weakref
@@ -18,6 +17,7 @@ from ralph.config import USER_FILE, Config, clear, home_folder, load, store
 from ralph.doors.web.page import PageCall, Site
 from ralph.doors.web.setting_groups import grouped_lines, line_of
 from ralph.plan.store import Plan
+from ralph.programs import python
 from ralph.records import clean
 from ralph.text.tokens import plural
 
@@ -132,8 +132,7 @@ class HealthCheck:
             self._thread.start()
 
     def _run(self) -> None:
-        # -P, so that Python does not import a module from the project's folder.
-        words = [sys.executable, "-P", "-m", "ralph", "doctor", "--json"]
+        words = [*python(), "-m", "ralph", "doctor", "--json"]
         try:
             done = subprocess.run(
                 words,
