@@ -113,3 +113,8 @@ def test_whole_checks_come_before_those_of_one_file() -> None:
     one = tuple((f"pytest tests/test_cart.py::test_{n}", True) for n in range(2))
     found = asked("tests", exchange(2, checks=one), exchange(1, checks=(("pytest", True),)))
     assert commands(found.worked)[0] == "pytest"
+
+
+def test_a_check_without_a_command_is_no_answer() -> None:
+    blank = exchange(1, checks=(("", True), (" ", True)))
+    assert commands(asked("deploy the shop", blank).worked) == []

@@ -124,7 +124,7 @@ def _words(text: str) -> list[str]:
 def _names(command: str, word: str) -> bool:
     """Whether a command has a word; what git is told to save or to add does not count."""
     parts = command.split()
-    if parts[0] == "git":
+    if parts[:1] == ["git"]:
         parts = parts[:2]
     text = " ".join(part for part in parts if not part.startswith("/")).lower()
     names = {*_words(text), *re.split(r"[^a-z0-9]+", text)}

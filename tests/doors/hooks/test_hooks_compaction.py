@@ -121,6 +121,9 @@ def test_a_damaged_summary_or_transcript_does_no_harm(project: Path, tmp_path: P
         file.write(json.dumps({"isCompactSummary": True, "message": {"content": [1, {}]}}) + "\n")
         file.write('{"isCompactSummary": tr\n')
     assert RULE in session.hook("session-start", source="compact").context
+    with session.transcript.open("a", encoding="utf-8") as file:
+        file.write('{"isCompactSummary": true, "message": {"content": null}}\n')
+    assert RULE in session.hook("session-start", source="compact").context
     session.transcript.unlink()
     session.hook("session-start", source="compact")
     assert log(project) == []

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ralph.capture.lines import content_text
 from ralph.doors.hooks.context import focus_of, open_memory, plan_view, settings_of, text_bounds
 from ralph.doors.hooks.session_end import TranscriptReader
 from ralph.memory.brief import brief
@@ -78,8 +79,5 @@ def _summary(call: HookCall) -> str:
             content = json.loads(line)["message"]["content"]
         except (ValueError, KeyError, TypeError, RecursionError):
             return ""
-        if isinstance(content, str):
-            return content
-        texts = [one.get("text", "") for one in content if isinstance(one, dict)]
-        return "\n".join(text for text in texts if isinstance(text, str))
+        return content_text(content)
     return ""
