@@ -110,6 +110,20 @@ def inbox(ralph: Ralph, *, every: bool = False) -> list[Check]:
     return sorted(shown, key=lambda check: (check.action == "", check.at), reverse=True)
 
 
+def waiting_rules(ralph: Ralph) -> list[Check]:
+    """Return the rules that wait for the person, for views of everything.
+
+    Answers that cannot be read are only warned of: the rest of the view does not depend on them.
+    """
+    try:
+        return [check for check in inbox(ralph) if not check.action]
+    except BadInput as error:
+        import logging  # slow to load, and hooks load this module
+
+        logging.getLogger("ralph").warning("memory: %s", error)
+        return []
+
+
 def answer(
     ralph: Ralph,
     name: str,

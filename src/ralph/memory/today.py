@@ -10,7 +10,7 @@ import msgspec
 
 from ralph.memory.activity import activity_everywhere
 from ralph.memory.highlight import Highlight, best_highlight
-from ralph.memory.inbox import inbox
+from ralph.memory.inbox import waiting_rules
 from ralph.memory.newest_work import ProjectWork, newest_work
 from ralph.memory.past_work import by_session
 from ralph.memory.ralph import Ralph
@@ -82,7 +82,7 @@ def today(ralph: Ralph) -> Today:
     since = now - timedelta(days=_OPEN_DAYS)
     open_work = [one for project in projects for one in _open_work(project, since)]
     open_work.sort(key=lambda one: one.at, reverse=True)
-    waiting = inbox(ralph) if ralph.conversations.exist else []
+    waiting = waiting_rules(ralph) if ralph.conversations.exist else []
     return Today(
         day=day,
         is_today=day == now.isoformat(),
@@ -92,7 +92,7 @@ def today(ralph: Ralph) -> Today:
         told_sessions=len({session for session, _ in told}),
         highlight=best_highlight(ralph, projects),
         open_work=tuple(open_work),
-        waiting_rules=sum(not check.action for check in waiting),
+        waiting_rules=len(waiting),
     )
 
 

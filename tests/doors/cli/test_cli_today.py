@@ -11,7 +11,7 @@ import pytest
 from commanding import COOKIE, Line
 
 from ralph.memory.activity import note_activity
-from ralph.state_folders import hooks_folder
+from ralph.state_folders import hooks_folder, state_folder
 
 MESSAGE = "unrecognized subcommand 'bun'"
 FIX = "`bun run test` instead of `rtk bun run test` passed."
@@ -188,3 +188,16 @@ def test_an_agent_in_its_run_gets_the_help_instead(
 
     assert "Export, part 1" not in ran.out
     assert "Usage:" in ran.out
+
+
+def test_a_damaged_inbox_is_warned_of_and_hides_nothing_else(
+    ralph: Line, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import_into(ralph, folders["shop"], session(1, at()))
+    monkeypatch.chdir(folders["shop"])
+    state = Path(state_folder(folders["shop"]))
+    state.mkdir(parents=True, exist_ok=True)
+    (state / "inbox.json").write_text("{")
+    ran = ralph.well()
+    assert "Export, part 1" in ran.out
+    assert "inbox's answers cannot be read" in ran.complaint

@@ -21,7 +21,7 @@ from ralph.loop.agent import PendingIteration, RunFolder
 from ralph.loop.process import LOCK
 from ralph.memory import timeline as history
 from ralph.memory.conversations import ProjectCount
-from ralph.memory.inbox import Check, inbox
+from ralph.memory.inbox import waiting_rules
 from ralph.memory.lessons import RepeatedError
 from ralph.memory.overview import ProjectOverview, overviews
 from ralph.memory.session_days import SessionDay, session_days
@@ -112,7 +112,7 @@ def overview(call: PageCall) -> Response:
     work = _work(call, today)
     call.site.look()
     found = overviews(call.memory, everywhere=call.everywhere)
-    waiting = _waiting(call)
+    waiting = waiting_rules(call.memory)
     sessions = _sessions(call, work.events)
     waiting_texts = {check.text for check in waiting[:_WAITING]}
     decisions = [one for one in _decisions(call, found) if one.text not in waiting_texts]
@@ -150,10 +150,6 @@ def _work(call: PageCall, today: date) -> RecentWork:
     events = history.events(call.memory, since=since, everywhere=call.everywhere)
     usage = grouped(events, lambda one: history.local_day(one.at))
     return RecentWork(events, days, usage)
-
-
-def _waiting(call: PageCall) -> list[Check]:
-    return [check for check in inbox(call.memory) if not check.action]
 
 
 def _sessions(call: PageCall, events: Events) -> list[SessionDay]:
