@@ -433,7 +433,7 @@ def test_gemini_has_hooks_and_server_in_one_file(
     [hook] = group["hooks"]
     assert hook.keys() == {"name", "type", "command", "timeout"}
     assert hook["timeout"] >= 1000
-    [place] = GEMINI.places(None)
+    place = GEMINI.places(None)[0]
     assert place.hooks is not None
     assert (place.hooks.state, place.mcp.state) == ("installed", "installed")
     apply(GEMINI.edits(None, None))

@@ -224,7 +224,7 @@ def test_out_of_time_the_command_under_way_ends_and_what_was_done_is_recorded(
     first, second = loop.told("export")
     assert (first.outcome, second.outcome) == ("timeout", "failure")
     assert [(file.path, file.action) for file in first.files_touched] == [("notes.md", "created")]
-    assert second.summary == "There was nothing to do."
+    assert second.summary.startswith("There was nothing to do.")
 
 
 def test_an_answer_that_never_ends_is_a_time_out_too(
@@ -277,7 +277,7 @@ def test_every_error_of_the_api_is_recorded_and_the_next_iteration_works(
         assert said in api
         assert one.summary == begun.text
     assert (last.outcome, last.errors) == ("failure", ())
-    assert last.summary == "There was nothing to do."
+    assert last.summary.startswith("There was nothing to do.")
 
 
 def test_the_most_turns_are_recorded_as_what_ended_the_iteration(world: World, root: Path) -> None:

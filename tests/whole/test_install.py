@@ -185,7 +185,9 @@ def test_three_commands_lead_to_the_first_recalled_memory(world: World) -> None:
             os.utime(file, (0, file.stat().st_mtime - 60))  # it was some time ago
         run(world, install, ROOT)
         for command in others:
-            run(world, command, world.home)
+            # There is no terminal to answer yes in.
+            answered = command.replace("hooks install --user", "hooks install --user --import")
+            run(world, answered, world.home)
         ask(world, root, "The csv export is broken again, what was it?")
         ask(world, root, "Please repair the pdf export.")
         ask(world, root, "The pdf export is broken again, what was it?")
