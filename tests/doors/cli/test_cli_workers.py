@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -109,6 +111,24 @@ def test_status_tells_what_runs_in_another_process(ralph: Line, project: Path) -
         # Here nothing is done twice.
         assert ralph.well("workers", "run", "--once").code == 0
         assert "running elsewhere" in ralph.well("embeddings").out
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the process is ended by a signal")
+def test_running_workers_print_what_is_done_not_less_than_nothing(project: Path) -> None:
+    fill(project, [2])
+    lines = list[str]()
+
+    command = [sys.executable, "-m", "ralph", "workers", "run"]
+    with subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        while "  Completed: 2, Failed: 0\n" not in lines:
+            line = process.stdout.readline()
+            assert line, lines
+            lines.append(line)
+        process.terminate()
+        lines += process.stdout.readlines()
+
+    assert [line for line in lines if "To do: -" in line] == []
 
 
 def test_summarizer_shows_what_there_is_to_do(ralph: Line, project: Path) -> None:

@@ -418,10 +418,12 @@ def _follow(crew: Workers, commands: WorkerCommands, printed: dict[str, WorkerSt
     except RalphError as error:
         note(str(error))
     for status in crew.statuses():
-        shown = msgspec.structs.replace(status, current="", next_retry_s=None, total=0)
-        if printed.get(status.name) == shown:
+        shown = msgspec.structs.replace(status, current="", next_retry_s=None)
+        # A growing total alone is no news.
+        compared = msgspec.structs.replace(shown, total=0)
+        if printed.get(status.name) == compared:
             continue
-        printed[status.name] = shown
+        printed[status.name] = compared
         if wants_json():
             render.print_json_line(msgspec.to_builtins(status))
         else:
