@@ -191,7 +191,7 @@ def approved(ralph: Ralph) -> list[Check]:
 
 def forget_answers(ralph: Ralph, records: Collection[str]) -> None:
     """Remove what the person decided on rules in these records, which are being forgotten."""
-    if not _file(ralph).exists():
+    if not disk.exists(_file(ralph)):
         return
     with _changing(ralph) as stored:
         stored.answers = {
