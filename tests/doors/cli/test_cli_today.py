@@ -84,7 +84,7 @@ def test_before_the_first_session_of_a_day_the_last_day_is_shown(
 
     assert found["is_today"] is False
     assert [one["title"] for one in found["sessions"]] == ["Export, part 1"]
-    assert ralph.well().out.startswith(f"Nothing yet today. The last day was {found['day']}: ")
+    assert ralph.well().out.startswith(f"Nothing yet today. Last active on {found['day']}: ")
 
 
 def test_a_mistake_of_three_sessions_is_shown_with_its_fix(

@@ -2,43 +2,26 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 
 from starlette.responses import Response
 
+from ralph.doors.web.background import BackgroundTask
 from ralph.doors.web.page import PageCall, Site
 from ralph.errors import RalphError, os_error_text
 from ralph.memory.past_sessions import ClientHistory, PastSessions
 from ralph.text.tokens import plural
 
 
-class SessionImport:
+class SessionImport(BackgroundTask):
     """Imports in the background, because months of sessions take longer than a view may."""
 
     def __init__(self, site: Site) -> None:
+        super().__init__()
         self.read_bytes = 0
         self.total_bytes = 0
         self.result = ""
-        self.error = ""
         self._site = site
-        self._thread: threading.Thread | None = None
-
-    @property
-    def running(self) -> bool:
-        """Whether sessions are being imported."""
-        return self._thread is not None and self._thread.is_alive()
-
-    def start(self) -> None:
-        """Start the import, unless it is running."""
-        if not self.running:
-            self._thread = threading.Thread(target=self._run, daemon=True, name="page-import")
-            self._thread.start()
-
-    def wait(self, timeout_s: float) -> None:
-        """Wait until the import has ended."""
-        if self._thread is not None:
-            self._thread.join(timeout_s)
 
     def _progress(self, done: int) -> None:
         self.read_bytes = done

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import subprocess
-import threading
 import time
 import weakref
 from datetime import UTC, datetime
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from starlette.responses import Response
 
 from ralph.config import USER_FILE, Config, clear, home_folder, load, store
+from ralph.doors.web.background import BackgroundTask
 from ralph.doors.web.page import PageCall, Site
 from ralph.doors.web.setting_groups import grouped_lines, line_of
 from ralph.plan.store import Plan
@@ -110,26 +110,14 @@ def change_setting(call: PageCall) -> Response:
 # -- health
 
 
-class HealthCheck:
+class HealthCheck(BackgroundTask):
     """Runs `ralph doctor` in the background, because reading every journal takes long."""
 
     def __init__(self, site: Site) -> None:
+        super().__init__()
         self.checks: list[dict[str, Any]] = []
-        self.error = ""
         self.at = 0.0
         self._site = site
-        self._thread: threading.Thread | None = None
-
-    @property
-    def running(self) -> bool:
-        """Whether the checks are running."""
-        return self._thread is not None and self._thread.is_alive()
-
-    def start(self) -> None:
-        """Start the checks, unless they are running."""
-        if not self.running:
-            self._thread = threading.Thread(target=self._run, daemon=True, name="page-health")
-            self._thread.start()
 
     def _run(self) -> None:
         words = [*python(), "-m", "ralph", "doctor", "--json"]

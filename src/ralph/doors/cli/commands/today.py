@@ -99,7 +99,7 @@ def _next_step(found: Today, *, records: bool, has_memory: bool, tasks: Sequence
     if stopped is not None:
         return f"ralph show {stopped.id[: cards.SHORT_ID]} (where you stopped)"
     if found.sessions or has_memory:
-        return 'ralph search "..." (asks everything in memory)'
+        return 'ralph search "..." (searches everything in memory)'
     return "use your agent as usual; its sessions are saved from now on"
 
 
@@ -109,7 +109,7 @@ def _show_sessions(page: Page, found: Today) -> None:
         return
     count = plural(len(found.sessions), "session")
     exchanges = plural(sum(session.exchanges for session in found.sessions), "exchange")
-    day = "Today" if found.is_today else f"Nothing yet today. The last day was {found.day}"
+    day = "Today" if found.is_today else f"Nothing yet today. Last active on {found.day}"
     page.line((f"{day}: ", "bold"), f"{count}, {exchanges}")
     for session in found.sessions[:_SESSIONS]:
         _show_session(page, session)
@@ -134,7 +134,7 @@ def show_highlight(page: Page, highlight: Highlight) -> None:
         where = f" of {highlight.project}" if highlight.project else ""
         page.line((f"A mistake made in {highlight.times} sessions{where}: ", "bold"), text)
         page.line(f"Fix: {excerpt(highlight.fix, _HIGHLIGHT_CHARS)}", indent=2)
-    page.line(f"To see it whole: ralph show {highlight.id[: cards.SHORT_ID]}", indent=2)
+    page.line(f"Details: ralph show {highlight.id[: cards.SHORT_ID]}", indent=2)
 
 
 def _show_open(page: Page, work: OpenWork) -> None:
